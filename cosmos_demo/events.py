@@ -35,7 +35,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Step:
-    """Denoising step ``index`` of ``total`` (1-based) is done; times in seconds, ``remaining`` covers denoising only."""
+    """Denoising step ``index`` of ``total`` (1-based) is done; seconds so far, and left until the last step."""
 
     index: int
     total: int
