@@ -21,7 +21,7 @@ Emit = Callable[[Event], None]
 Result = TypeVar("Result", bound=Event)
 
 
-class Cancelled(Exception):  # noqa: N818 - not an error: the person changed their mind
+class Cancelled(Exception):
     """The watcher closed the run's iterator; work unwinds and frees the model."""
 
 
@@ -105,7 +105,7 @@ class Turns:
         except Cancelled:
             if not left.is_set():
                 outbox.put(EngineError("The engine is shutting down; the run was stopped."))
-        except BaseException as error:  # noqa: BLE001 - carried to the watcher, which raises it
+        except BaseException as error:
             outbox.put(error)
         finally:
             with self._moved:
