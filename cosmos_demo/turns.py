@@ -1,4 +1,4 @@
-"""Who may use the model now: one run at a time, first come first served, cancelled by closing its iterator.
+"""Who may use the model now: one run at a time, first come first served, cancelled by closing its run.
 
 A web framework frees its own queue slot the moment a person presses stop, while the Python thread runs on. So the
 model has a turn of its own, which ends only when the work has truly ended.
@@ -10,7 +10,6 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
 from cosmos_demo.errors import EngineError, RequestError
 from cosmos_demo.events import Event, Queued
@@ -18,11 +17,12 @@ from cosmos_demo.events import Event, Queued
 Emit = Callable[[Event], None]
 """Hands an event to whoever watches the run; raises `Cancelled` once nobody does."""
 
-Result = TypeVar("Result", bound=Event)
+Work = Callable[[Emit], Event]
+"""Does the run, emitting on the way, and returns its last event."""
 
 
 class Cancelled(Exception):
-    """The watcher closed the run's iterator; work unwinds and frees the model."""
+    """Nobody watches the run any more; its work unwinds and frees the model."""
 
 
 class Turns:
@@ -31,7 +31,7 @@ class Turns:
     def __init__(self, limit: int) -> None:
         """Make an empty queue; ``limit`` is how many runs may wait beside the one that works."""
         self._limit = limit
-        self._line: deque[object] = deque()
+        self._line: deque[Run] = deque()
         self._moved = threading.Condition()
         self._closed = False
 
@@ -40,85 +40,107 @@ class Turns:
         """Runs in line behind the one that works."""
         return max(0, len(self._line) - 1)
 
-    def close(self) -> None:
-        """Refuse new runs, send those in line away, and wait until the one that works has ended."""
-        with self._moved:
-            self._closed = True
-            self._moved.notify_all()
-            self._moved.wait_for(lambda: not self._line)
-
-    def run(self, work: Callable[[Emit], Result]) -> Iterator[Event]:
-        """Queue ``work`` and stream what it emits, its result last.
-
-        Args:
-            work: Called in a thread of its own once it is its turn, with the run's `Emit`. Returns the last event.
-
-        Yields:
-            `Queued` while runs are ahead, then the work's events, then its result.
+    def run(self, work: Work) -> Run:
+        """Queue ``work``; it gets a thread of its own and starts when its turn comes.
 
         Raises:
             RequestError: when the line is full.
-            EngineError: when the engine is closed before the run's turn.
-            Exception: whatever ``work`` raises.
+            EngineError: after `close`.
         """
-        ticket = object()
         with self._moved:
             if self._closed:
                 raise EngineError("The engine is shutting down.")
             if len(self._line) > self._limit:
                 raise RequestError("queue", f"{self._limit} runs are waiting already; try again in a moment.")
-            self._line.append(ticket)
-        outbox: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
-        left = threading.Event()
-        thread = threading.Thread(target=self._take_turn, args=(ticket, work, outbox, left), daemon=True)
-        thread.start()
-        return self._watch(outbox, left)
+            run = Run(self, work)
+            self._line.append(run)
+        threading.Thread(target=self._serve, args=(run,), daemon=True).start()
+        return run
 
-    def _watch(
-        self, outbox: queue.SimpleQueue[Event | BaseException | None], left: threading.Event
-    ) -> Iterator[Event]:
-        try:
-            while (item := outbox.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            left.set()
-            with self._moved:
-                self._moved.notify_all()
-
-    def _take_turn(
-        self,
-        ticket: object,
-        work: Callable[[Emit], Result],
-        outbox: queue.SimpleQueue[Event | BaseException | None],
-        left: threading.Event,
-    ) -> None:
-        def emit(event: Event) -> None:
-            if left.is_set() or self._closed:
-                raise Cancelled
-            outbox.put(event)
-
-        try:
-            self._wait_in_line(ticket, emit, left)
-            outbox.put(work(emit))
-        except Cancelled:
-            if not left.is_set():
-                outbox.put(EngineError("The engine is shutting down; the run was stopped."))
-        except BaseException as error:
-            outbox.put(error)
-        finally:
-            with self._moved:
-                self._line.remove(ticket)
-                self._moved.notify_all()
-            outbox.put(None)
-
-    def _wait_in_line(self, ticket: object, emit: Emit, left: threading.Event) -> None:
+    def close(self) -> None:
+        """Refuse new runs, stop all others, and return once the model is free."""
         with self._moved:
-            while (position := self._line.index(ticket)) > 0:
-                emit(Queued(position - 1))
-                self._moved.wait_for(
-                    lambda seen=position: self._line.index(ticket) != seen or left.is_set() or self._closed
-                )
-            if left.is_set() or self._closed:
-                raise Cancelled
+            self._closed = True
+            for run in self._line:
+                run.stop(EngineError("The engine is shutting down; the run was stopped."))
+            self._moved.notify_all()
+            self._moved.wait_for(lambda: not self._line)
+
+    def wake(self) -> None:
+        """Let runs in line look again whether they are still wanted."""
+        with self._moved:
+            self._moved.notify_all()
+
+    def _serve(self, run: Run) -> None:
+        try:
+            self._wait_in_line(run)
+            last: Event | BaseException | None = run.work(run.emit)
+        except Cancelled:
+            last = None
+        except BaseException as error:
+            last = error
+        with self._moved:
+            self._line.remove(run)
+            self._moved.notify_all()
+        run.finish(last)
+
+    def _wait_in_line(self, run: Run) -> None:
+        with self._moved:
+            while position := self._line.index(run):
+                run.emit(Queued(position - 1))
+                self._moved.wait_for(lambda seen=position: self._line.index(run) != seen or run.stopped)
+            run.check()
+
+
+class Run(Iterator[Event]):
+    """One run's events, ending with the work's result; raises what the work raised. `close` cancels the run."""
+
+    def __init__(self, turns: Turns, work: Work) -> None:
+        self.work = work
+        self._turns = turns
+        self._outbox: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+        self._stopped = threading.Event()
+        self._over = False
+
+    def __next__(self) -> Event:
+        if self._over:
+            raise StopIteration
+        item = self._outbox.get()
+        if item is None:
+            self._over = True
+            raise StopIteration
+        if isinstance(item, BaseException):
+            self._over = True
+            raise item
+        return item
+
+    def close(self) -> None:
+        """Stop the run, whether it waits or works; the model is free within one step or token."""
+        self._over = True
+        self._stopped.set()
+        self._turns.wake()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped.is_set()
+
+    def stop(self, reason: EngineError) -> None:
+        """Stop the run from the engine's side; the watcher gets ``reason``."""
+        self._stopped.set()
+        self._outbox.put(reason)
+
+    def check(self) -> None:
+        """Raise `Cancelled` if the run was stopped."""
+        if self.stopped:
+            raise Cancelled
+
+    def emit(self, event: Event) -> None:
+        """Hand ``event`` to the watcher. Raises `Cancelled` if the run was stopped."""
+        self.check()
+        self._outbox.put(event)
+
+    def finish(self, last: Event | BaseException | None) -> None:
+        """Hand over the last event or the error, then end the stream."""
+        if last is not None:
+            self._outbox.put(last)
+        self._outbox.put(None)
