@@ -28,7 +28,7 @@ from cosmos_demo.settings import EXAMPLES, ROOT, Settings
 
 PORT = 7893
 PICTURE = GenerateRequest("text-to-image", "A large red ball on the left and a small blue cube on the right.", seed=1)
-VIDEO = GenerateRequest("text-to-video", "A red ball falls and bounces on the table.", num_frames=17, sound=True, seed=1)
+VIDEO = GenerateRequest("text-to-video", "A red ball falls and bounces.", num_frames=17, sound=True, seed=1)
 QUESTION = "How many objects are on the table?"
 
 
