@@ -157,7 +157,7 @@ class Checkpoint:
         """
         if self.hub_id:
             patterns = [f"{component}/*.safetensors" for component in self.components]
-            _download(self.hub_id, self.revision, self.token, patterns, progress)
+            _download(self.hub_id, self.folder.name, self.token, patterns, progress)
         return {component: weight_files(self.folder / component) for component in self.components}
 
 

@@ -1,0 +1,390 @@
+"""One model, two heads: a checkpoint loaded once, its language weights used by the Reasoner and the Generator alike.
+
+diffusers' pipeline owns all weights. transformers' Reasoner is built without any and given the very same Parameter
+objects (not ``state_dict()`` tensors, which part at the first ``.to()``), so the two can't drift apart and a move of
+one moves the other. Only the vision encoder, which the Generator never uses, is the Reasoner's own.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+import accelerate
+import diffusers
+import psutil
+import torch
+import transformers
+from diffusers import (
+    AutoencoderKLWan,
+    Cosmos3AVAEAudioTokenizer,
+    Cosmos3DistilledModularPipeline,
+    Cosmos3OmniModularPipeline,
+    Cosmos3OmniPipeline,
+    Cosmos3OmniTransformer,
+)
+from diffusers.utils import is_cosmos_guardrail_available
+from safetensors import safe_open
+from torch import nn
+from transformers import AutoConfig, AutoProcessor, AutoTokenizer, GenerationConfig, PreTrainedModel, ProcessorMixin
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+from transformers.core_model_loading import rename_source_key
+
+from cosmos_demo.checkpoints import EDGE, OMNI, Checkpoint, Progress, WeightFile, read_json
+from cosmos_demo.engines.base import Capabilities
+from cosmos_demo.errors import CheckpointError, OutOfMemoryError
+
+HEADS = ("reasoner", "generator")
+REASONERS = {OMNI: "Cosmos3OmniForConditionalGeneration", EDGE: "Cosmos3EdgeForConditionalGeneration"}
+COMPONENTS = {
+    "transformer": Cosmos3OmniTransformer,
+    "vae": AutoencoderKLWan,
+    "sound_tokenizer": Cosmos3AVAEAudioTokenizer,
+}
+
+_loaded: weakref.WeakValueDictionary[tuple[object, ...], OmniModel] = weakref.WeakValueDictionary()
+_loading = threading.Lock()
+
+
+class OmniModel:
+    """A loaded checkpoint.
+
+    Attributes:
+        checkpoint: Where it came from and what it can do.
+        device, dtype: Where it computes, and in what precision (the time embedder always in float32).
+        pipeline: The Generator; owns the weights. For a distilled checkpoint use `distilled_pipeline` instead.
+        reasoner: The Reasoner on the same Parameters, or ``None`` when the checkpoint has none.
+        processor: Chat template, tokenizer and picture preparation of the Reasoner, or ``None``.
+        guardrails: What screens prompts and results, in words.
+        active_head: ``reasoner`` or ``generator`` while one works.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        device: torch.device,
+        dtype: torch.dtype,
+        pipeline: Cosmos3OmniPipeline,
+        reasoner: PreTrainedModel | None,
+        processor: ProcessorMixin | None,
+        guardrails: str,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.device = device
+        self.dtype = dtype
+        self.pipeline = pipeline
+        self.reasoner = reasoner
+        self.processor = processor
+        self.guardrails = guardrails
+        self.active_head: str | None = None
+
+    @classmethod
+    def load(
+        cls,
+        checkpoint: Checkpoint,
+        device: str = "auto",
+        dtype: str = "auto",
+        offload: str = "auto",
+        guardrails: bool = True,
+        progress: Progress = lambda fraction, what: None,
+    ) -> OmniModel:
+        """Load a checkpoint; while an equal one is alive in this process, that one is returned.
+
+        Args:
+            checkpoint: From `checkpoints.find`.
+            device: ``auto`` (CUDA, else MPS, else CPU), ``cpu``, ``mps``, ``cuda`` or ``cuda:N``.
+            dtype: ``auto`` (bfloat16 on accelerators, float32 on CPU), ``float32`` or ``bfloat16``.
+            offload: Keep weights in host memory between uses: ``auto`` (only if they don't fit), ``never``, ``always``.
+            guardrails: Screen with NVIDIA's guardrails where they are installed.
+            progress: Told the fraction of bytes read and the file being read.
+
+        Raises:
+            CheckpointError: when weights are missing, damaged or don't fit the configs.
+            OutOfMemoryError: when nothing on this machine holds the weights.
+        """
+        with _loading:
+            key = (checkpoint.folder.resolve(), device, dtype, offload, guardrails)
+            model = _loaded.get(key)
+            if model is None:
+                model = _loaded[key] = _load(checkpoint, device, dtype, offload, guardrails, progress)
+        progress(1.0, "ready")
+        return model
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.checkpoint.capabilities
+
+    @cached_property
+    def transfer_pipeline(self) -> Cosmos3OmniModularPipeline:
+        """diffusers' modular pipeline on the same components; the one that can do transfer."""
+        return self._modular(Cosmos3OmniModularPipeline())
+
+    @cached_property
+    def distilled_pipeline(self) -> Cosmos3DistilledModularPipeline:
+        """The few-step pipeline on the same components, with the checkpoint's fixed noise levels."""
+        pipeline = Cosmos3DistilledModularPipeline()
+        pipeline.update_components(is_distilled=True, distilled_sigmas=list(self.checkpoint.distilled_sigmas))
+        return self._modular(pipeline)
+
+    def _modular(self, pipeline: Cosmos3OmniModularPipeline) -> Cosmos3OmniModularPipeline:
+        shared = ("transformer", "vae", "scheduler", "text_tokenizer", "sound_tokenizer")
+        options = {**self.checkpoint.pipeline_options}
+        pipeline.update_components(**{name: self.pipeline.components[name] for name in shared}, **options)
+        if self.pipeline.safety_checker is None:
+            pipeline.disable_safety_checker()
+        else:
+            pipeline.enable_safety_checker(self.pipeline.safety_checker)
+        return pipeline
+
+    @contextmanager
+    def head(self, name: str) -> Iterator[OmniModel]:
+        """Make one head ready to work, and leave nothing of its run behind, also when it fails.
+
+        Args:
+            name: ``reasoner`` or ``generator``.
+
+        Raises:
+            OutOfMemoryError: when the run needs more memory than there is.
+        """
+        if name not in HEADS:
+            raise ValueError(f"no head {name!r}; one of {', '.join(HEADS)}")
+        self.active_head = name
+        try:
+            yield self
+        except torch.OutOfMemoryError:
+            raise OutOfMemoryError(self._out_of_memory()) from None
+        finally:
+            self.active_head = None
+            if self.reasoner is not None:
+                # Positions of the last conversation; the next one must not inherit them.
+                self.reasoner.model.rope_deltas = None
+            _free_cache(self.device)
+
+    def modules(self) -> list[nn.Module]:
+        """The networks: transformer, VAE, sound tokenizer and Reasoner, as far as there are."""
+        networks = [getattr(self.pipeline, name) for name in COMPONENTS]
+        return [network for network in (*networks, self.reasoner) if network is not None]
+
+    def memory(self) -> dict[str, int]:
+        """Bytes: ``weights`` of all networks (shared ones once), ``allocated`` and ``total`` of the device."""
+        weights = sum({tensor.data_ptr(): tensor.nbytes for tensor in _tensors(self.modules())}.values())
+        allocated, _, total = device_memory(self.device)
+        return {"weights": weights, "allocated": allocated, "total": total}
+
+    def _out_of_memory(self) -> str:
+        weights = self.memory()["weights"]
+        _, free, total = device_memory(self.device)
+        return (
+            f"{self.device} has {gigabytes(total)} of memory, of which {gigabytes(free)} are free beside the weights "
+            f"({gigabytes(weights)} in all); the run needed more. Choose a lower resolution or fewer frames"
+            f"{' or pictures' if self.active_head == 'reasoner' else ''}, or start with --offload always."
+        )
+
+
+def gigabytes(size: float) -> str:
+    """Bytes in words: ``1.5 GB``."""
+    return f"{size / 1e9:.1f} GB"
+
+
+def device_memory(device: torch.device) -> tuple[int, int, int]:
+    """Bytes allocated by this process, free and in total, of a device or of the host."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        allocated = torch.cuda.memory_allocated(device)
+        return allocated, free + torch.cuda.memory_reserved(device) - allocated, total
+    if device.type == "mps":
+        allocated, total = torch.mps.driver_allocated_memory(), torch.mps.recommended_max_memory()
+        return allocated, total - allocated, total
+    host = psutil.virtual_memory()
+    return psutil.Process().memory_info().rss, host.available, host.total
+
+
+def choose_device(wanted: str) -> torch.device:
+    """The device of this name; ``auto`` takes CUDA, else MPS, else CPU."""
+    if wanted != "auto":
+        return torch.device(wanted)
+    if torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def choose_dtype(wanted: str, device: torch.device) -> torch.dtype:
+    """The precision of this name; ``auto`` takes bfloat16 on accelerators and float32 on CPU."""
+    if wanted != "auto":
+        return getattr(torch, wanted)
+    return torch.float32 if device.type == "cpu" else torch.bfloat16
+
+
+def _load(
+    checkpoint: Checkpoint, device_name: str, dtype_name: str, offload: str, guardrails: bool, progress: Progress
+) -> OmniModel:
+    device = choose_device(device_name)
+    dtype = choose_dtype(dtype_name, device)
+    files = checkpoint.weights(progress)
+    reader = _Reader(
+        checkpoint.name, device, dtype, sum(file.bytes for part in files.values() for file in part), progress
+    )
+    networks = {
+        name: reader.network(cls, checkpoint, name, files[name]) for name, cls in COMPONENTS.items() if name in files
+    }
+    pipeline, screened = _pipeline(checkpoint, networks, guardrails)
+    reasoner = processor = None
+    if checkpoint.has_reasoner:
+        reasoner = _reasoner(
+            checkpoint, networks["transformer"], reader.tensors(files["vision_encoder"]), dtype, device
+        )
+        processor = AutoProcessor.from_pretrained(checkpoint.folder)
+    model = OmniModel(checkpoint, device, dtype, pipeline, reasoner, processor, screened)
+    for network in model.modules():
+        network.requires_grad_(False).eval()
+    return model
+
+
+class _Reader:
+    """Reads weight files tensor by tensor to where they belong, telling how far it got."""
+
+    def __init__(self, name: str, device: torch.device, dtype: torch.dtype, total: int, progress: Progress) -> None:
+        self.name = name
+        self.device = device
+        self.dtype = dtype
+        self.total = total
+        self.done = 0
+        self.progress = progress
+
+    def network(
+        self, cls: type[diffusers.ModelMixin], checkpoint: Checkpoint, component: str, files: tuple[WeightFile, ...]
+    ) -> nn.Module:
+        """A diffusers network with its weights, without a second copy of them in memory."""
+        folder = checkpoint.folder / component
+        if checkpoint.quantized and component == "transformer":
+            return cls.from_pretrained(folder, dtype=self.dtype).to(self.device)
+        with accelerate.init_empty_weights():
+            network = cls.from_config(read_json(folder / "config.json"))
+        fill(network, self.tensors(files, keep_in_fp32=cls._keep_in_fp32_modules or ()), f"{folder}")
+        return network.to(self.device)
+
+    def tensors(self, files: tuple[WeightFile, ...], keep_in_fp32: tuple[str, ...] = ()) -> dict[str, torch.Tensor]:
+        """All tensors of some files on the device; floating ones in the model's precision."""
+        result = {}
+        for file in files:
+            what = f"reading {file.path.parent.name}/{file.path.name}"
+            with safe_open(file.path, framework="pt") as source:
+                for name, elements in file.elements.items():
+                    self.progress(self.done / self.total, what)
+                    tensor = source.get_tensor(name)
+                    dtype = torch.float32 if set(keep_in_fp32) & set(name.split(".")) else self.dtype
+                    dtype = dtype if tensor.is_floating_point() else tensor.dtype
+                    result[name] = tensor.to(self.device, dtype, copy=True)
+                    self.done += file.bytes * elements // max(1, sum(file.elements.values()))
+        return result
+
+
+def fill(network: nn.Module, tensors: dict[str, torch.Tensor], origin: str) -> None:
+    """Give a network its tensors, as they are; Parameters stay the very same objects.
+
+    Raises:
+        CheckpointError: when one is missing or has another shape than the config says.
+    """
+    missing = [name for name, _ in network.named_parameters() if name not in tensors]
+    if missing:
+        raise CheckpointError(
+            f"{origin} lacks {len(missing)} of the tensors its config calls for, for example {missing[0]}; "
+            "download the checkpoint again."
+        )
+    try:
+        network.load_state_dict(tensors, strict=False, assign=True)
+    except RuntimeError as error:
+        raise CheckpointError(f"{origin} doesn't fit its config ({error}); download the checkpoint again.") from None
+
+
+def _pipeline(
+    checkpoint: Checkpoint, networks: dict[str, nn.Module], guardrails: bool
+) -> tuple[Cosmos3OmniPipeline, str]:
+    """The Generator over these networks, and what screens it in words."""
+    folder = checkpoint.folder
+    scheduler = getattr(
+        diffusers, read_json(folder / "scheduler" / "scheduler_config.json").get("_class_name", ""), None
+    )
+    if scheduler is None:
+        raise CheckpointError(f"{folder / 'scheduler'} names no scheduler of diffusers; download the checkpoint again.")
+    checker, screened = _safety_checker(guardrails)
+    pipeline = Cosmos3OmniPipeline(
+        transformer=networks["transformer"],
+        text_tokenizer=AutoTokenizer.from_pretrained(folder / "text_tokenizer"),
+        vae=networks["vae"],
+        scheduler=scheduler.from_pretrained(folder / "scheduler"),
+        sound_tokenizer=networks.get("sound_tokenizer"),
+        safety_checker=checker,
+        enable_safety_checker=checker is not None,
+        **checkpoint.pipeline_options,
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline, screened
+
+
+def _safety_checker(wanted: bool) -> tuple[object | None, str]:
+    """NVIDIA's guardrails if they are wanted and can be had, and what is active in words."""
+    if not wanted:
+        return None, "off (switched off at start): prompts and results are not screened"
+    if not is_cosmos_guardrail_available():
+        return None, "off (cosmos_guardrail is not installed): prompts and results are not screened"
+    from cosmos_guardrail import CosmosSafetyChecker
+
+    try:
+        checker = CosmosSafetyChecker()
+    except OSError as error:
+        return None, f"off (their weights can't be had: {error}): prompts and results are not screened"
+    return checker, "NVIDIA's guardrails screen prompts and generated frames, not sound, uploads or actions"
+
+
+def _reasoner(
+    checkpoint: Checkpoint,
+    transformer: nn.Module,
+    vision: dict[str, torch.Tensor],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> PreTrainedModel:
+    """The Reasoner on the transformer's own Parameters, with the vision encoder's tensors beside them."""
+    config = AutoConfig.from_pretrained(checkpoint.folder)
+    with torch.device("meta"):
+        reasoner = getattr(transformers, REASONERS[checkpoint.family])._from_config(config, dtype=dtype)
+    renamings = get_checkpoint_conversion_mapping(checkpoint.family)
+    wanted = {name for name, _ in reasoner.named_parameters()}
+    weights: dict[str, torch.Tensor] = {}
+    for name, tensor in (*transformer.named_parameters(), *vision.items()):
+        renamed, _ = rename_source_key(name, renamings, [])
+        if renamed in wanted:
+            weights[renamed] = tensor
+    fill(reasoner, weights, str(checkpoint.folder))
+    _fill_rotary_buffers(reasoner, device)
+    if (checkpoint.folder / "generation_config.json").exists():
+        reasoner.generation_config = GenerationConfig.from_pretrained(checkpoint.folder)
+    return reasoner
+
+
+def _fill_rotary_buffers(reasoner: nn.Module, device: torch.device) -> None:
+    """Compute the rotary frequencies of language model and vision encoder, which no checkpoint stores."""
+    for module in reasoner.modules():
+        if hasattr(module, "original_inv_freq"):
+            fresh = type(module)(module.config)
+            module.inv_freq = fresh.inv_freq.to(device)
+            module.original_inv_freq = fresh.original_inv_freq.to(device)
+
+
+def _tensors(networks: list[nn.Module]) -> Iterator[torch.Tensor]:
+    for network in networks:
+        yield from network.parameters()
+        yield from network.buffers()
+
+
+def _free_cache(device: torch.device) -> None:
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
+    elif device.type == "mps":
+        gc.collect()
+        torch.mps.empty_cache()
