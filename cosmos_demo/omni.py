@@ -106,11 +106,13 @@ class OmniModel:
             CheckpointError: when weights are missing, damaged or don't fit the configs.
             OutOfMemoryError: when nothing on this machine holds the weights.
         """
+        where = choose_device(device)
+        precision = choose_dtype(dtype, where)
+        key = (checkpoint.folder.resolve(), where, precision, offload, guardrails)
         with _loading:
-            key = (checkpoint.folder.resolve(), device, dtype, offload, guardrails)
             model = _loaded.get(key)
             if model is None:
-                model = _loaded[key] = _load(checkpoint, device, dtype, offload, guardrails, progress)
+                model = _loaded[key] = _load(checkpoint, where, precision, offload, guardrails, progress)
         progress(1.0, "ready")
         return model
 
@@ -220,10 +222,13 @@ def choose_dtype(wanted: str, device: torch.device) -> torch.dtype:
 
 
 def _load(
-    checkpoint: Checkpoint, device_name: str, dtype_name: str, offload: str, guardrails: bool, progress: Progress
+    checkpoint: Checkpoint,
+    device: torch.device,
+    dtype: torch.dtype,
+    offload: str,
+    guardrails: bool,
+    progress: Progress,
 ) -> OmniModel:
-    device = choose_device(device_name)
-    dtype = choose_dtype(dtype_name, device)
     files = checkpoint.weights(progress)
     reader = _Reader(
         checkpoint.name, device, dtype, sum(file.bytes for part in files.values() for file in part), progress
