@@ -1,0 +1,251 @@
+"""From plain values, as a page or an API client gives them, to requests; and from results to plain values and files.
+
+An empty string or ``None`` stands for the default. Only types are checked here; what a mode, task or checkpoint
+allows is for ``generator.validate`` and ``reasoner.validate`` to say.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+
+from cosmos_demo import media
+from cosmos_demo.engines.base import Capabilities
+from cosmos_demo.errors import RequestError
+from cosmos_demo.events import Answered, Generated
+from cosmos_demo.media import Clip
+from cosmos_demo.requests import AnswerRequest, GenerateRequest, Turn
+
+MAX_TEXT = 50_000
+"""Characters of a text; the longest structured prompt that NVIDIA publishes has 15,000."""
+QUESTION_FPS = 4.0
+"""Rate at which clips are shown to the Reasoner, as NVIDIA's serving recipes do."""
+QUESTION_FRAMES = 128
+"""Most frames of such a clip; longer ones are sampled more thinly."""
+
+_SWITCH = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+
+
+def answer_request(values: Mapping[str, Any], history: Sequence[Turn] = ()) -> AnswerRequest:
+    """Make a question from the fields of `AnswerRequest` by name.
+
+    Args:
+        values: Media are paths: ``images`` is one or a list of them, ``video`` is one.
+        history: Earlier turns, oldest first.
+
+    Raises:
+        RequestError: naming the field whose value is of the wrong type or whose file can't be read.
+        TypeError: for a name that is no field.
+    """
+    given = _given(values)
+    pictures = given.pop("images", ())
+    pictures = pictures if isinstance(pictures, list | tuple) else [pictures]
+    clip = given.pop("video", None)
+    return AnswerRequest(
+        **{"prompt": ""} | _plain(AnswerRequest, given),
+        images=tuple(media.read_image(_path(picture, "image")) for picture in pictures),
+        video=clip and media.read_clip(_path(clip, "video"), QUESTION_FPS, QUESTION_FRAMES, even=True),
+        history=tuple(history),
+    )
+
+
+def generate_request(mode: str, values: Mapping[str, Any], capabilities: Capabilities) -> GenerateRequest:
+    """Make a request from the fields of `GenerateRequest` by name.
+
+    Args:
+        mode: One of ``generator.modes``.
+        values: Media are paths; ``controls`` maps a kind of control to its path; ``actions`` is the path of a JSON
+            file, JSON text, or rows of numbers.
+        capabilities: Of the loaded checkpoint; clips are read at the rate that it will run at.
+
+    Raises:
+        RequestError: naming the field whose value is of the wrong type or whose file can't be read.
+        TypeError: for a name that is no field.
+    """
+    given = _given(values)
+    picture, clip = given.pop("image", None), given.pop("video", None)
+    controls = given.pop("controls", {})
+    rows = given.pop("actions", None)
+    request = GenerateRequest(mode=mode, **_plain(GenerateRequest, given))
+    return replace(
+        request,
+        image=picture and media.read_image(_path(picture, "image")),
+        video=clip and _source(clip, "video", request, capabilities),
+        controls={kind: _source(path, kind, request, capabilities) for kind, path in controls.items() if path},
+        actions=None if rows is None else _rows(rows),
+    )
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files of one result, all in a folder of their own; ``None`` for what it doesn't have."""
+
+    data: Path
+    picture: Path | None = None
+    video: Path | None = None
+    sound: Path | None = None
+
+
+def details(result: Answered | Generated) -> dict[str, Any]:
+    """What is known of a result beside its text or file, safe for JSON.
+
+    Returns:
+        The ``record``, and for an answer ``thinking``, ``note`` and what its task has of ``boxes``, ``points``,
+        ``events``, ``trajectory``, ``subjects`` and ``label``; for a generation ``actions``, rows of numbers in the
+        model's normalised action space, where the mode has them.
+    """
+    if isinstance(result, Generated):
+        acted = {} if result.actions is None else {"actions": _shortest(result.actions)}
+        return {"record": result.record, **acted}
+    found = {
+        "boxes": [asdict(box) for box in result.boxes],
+        "points": [asdict(point) for point in result.points],
+        "events": [asdict(span) for span in result.spans],
+        "trajectory": [asdict(point) for point in result.trajectory],
+        "subjects": list(result.subjects),
+        "label": result.label,
+    }
+    return {
+        "record": result.record,
+        "thinking": result.thinking,
+        "note": result.note,
+        **{name: value for name, value in found.items() if value},
+    }
+
+
+def write_result(result: Generated, outputs: str | Path) -> Written:
+    """Write a result's files, each with the record, into a new folder of ``outputs`` whose name nobody can guess."""
+    record = result.record
+    name = f"{record['settings']['mode']}-{record['seed']}"
+    folder = Path(outputs).resolve() / secrets.token_urlsafe(16)
+    picture = video = sound = None
+    if result.frames is not None and len(result.frames) == 1:
+        picture = media.write_image(folder / f"{name}.png", result.frames[0], record)
+    elif result.frames is not None:
+        video = media.write_video(
+            folder / f"{name}.mp4", result.frames, result.fps, result.sound, result.sample_rate, record
+        )
+    if result.sound is not None and result.sample_rate:
+        sound = media.write_sound(folder / f"{name}.wav", result.sound, result.sample_rate, record)
+    return Written(media.write_json(folder / f"{name}.json", details(result)), picture, video, sound)
+
+
+# What follows serves the functions above.
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that stand for themselves and not for a default."""
+    return {name: value for name, value in values.items() if value is not None and not _is_blank(value)}
+
+
+def _is_blank(value: Any) -> bool:
+    return isinstance(value, str) and not value.strip()
+
+
+@cache
+def _kinds(request: type) -> dict[str, type]:
+    """The plain type of each field that has one."""
+    kinds = {}
+    for name, hint in get_type_hints(request).items():
+        choices = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        kinds |= {name: choice for choice in choices if choice in _READERS}
+    return kinds
+
+
+def _plain(request: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the plain fields of ``request``, each of its type."""
+    kinds = _kinds(request)
+    if unknown := values.keys() - kinds.keys():
+        raise TypeError(f"{request.__name__} takes no {', '.join(sorted(unknown))}")
+    return {name: _READERS[kinds[name]](value, name) for name, value in values.items()}
+
+
+def _text(value: Any, field: str) -> str:
+    if not isinstance(value, str):
+        raise RequestError(field, f"Give text, not {_shown(value)}.")
+    if len(value) > MAX_TEXT:
+        raise RequestError(field, f"The text has {len(value):,} characters; at most {MAX_TEXT:,} work.")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise RequestError(field, "The text has half of a character pair (a lone surrogate); type it again.")
+    return value
+
+
+def _number(value: Any, field: str) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, int | float | str) else float(value)
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise RequestError(field, f"{_shown(value)} is not a number.")
+    return number
+
+
+def _whole(value: Any, field: str) -> int:
+    number = _number(value, field)
+    if not number.is_integer():
+        raise RequestError(field, f"{_shown(value)} is not a whole number.")
+    return int(number)
+
+
+def _switch(value: Any, field: str) -> bool:
+    found = _SWITCH.get(str(value).strip().lower()) if isinstance(value, bool | int | str) else None
+    if found is None:
+        raise RequestError(field, f"{_shown(value)} is neither true nor false.")
+    return found
+
+
+def _path(value: Any, field: str) -> Path:
+    if not isinstance(value, str | Path):
+        raise RequestError(field, f"Give a file, not {_shown(value)}.")
+    return Path(value)
+
+
+def _rows(value: Any) -> np.ndarray:
+    """Actions as float32 ``[T, D]`` from the path of a JSON file, JSON text or rows."""
+    if isinstance(value, Path) or (isinstance(value, str) and not value.lstrip().startswith(("[", "{"))):
+        value = media.read_comment(_path(value, "actions"), "actions")
+    try:
+        value = json.loads(value) if isinstance(value, str) else value
+        rows = np.asarray(value["actions"] if isinstance(value, dict) else value, dtype=np.float32)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        rows = np.empty(0)
+    if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
+        raise RequestError("actions", "Give rows of numbers, all of one width, for example [[0.1, 0], [0.2, 0]].")
+    return rows
+
+
+def _source(path: Any, field: str, request: GenerateRequest, capabilities: Capabilities) -> Clip:
+    """Read the part of a clip that the mode uses, at the rate it will run at."""
+    fps = _within(request.fps or capabilities.defaults.get("fps") or 24, 1, 60)
+    wanted = {"video-to-video": request.condition_frames, "inverse-dynamics": (request.chunk_size or 16) + 1}
+    frames = _within(wanted.get(request.mode, request.num_frames or media.MAX_FRAMES), 1, media.MAX_FRAMES)
+    keep = "last" if request.mode == "video-to-video" and request.keep == "last" else "first"
+    return media.read_clip(_path(path, field), fps, frames, keep=keep, field=field)
+
+
+def _within(value: float, low: int, high: int) -> int:
+    """The value, or the nearest one that can be read; ``generator.validate`` refuses what was changed here."""
+    return int(min(max(value, low), high))
+
+
+def _shown(value: Any) -> str:
+    """A short form of a stranger's value for a message."""
+    text = json.dumps(value) if isinstance(value, str | bool | int | float) else type(value).__name__
+    return text if len(text) <= 40 else f"{text[:36]} ..."
+
+
+_READERS = {str: _text, float: _number, int: _whole, bool: _switch}
+
+
+def _shortest(rows: np.ndarray) -> list[list[float]]:
+    """Rows with the shortest digits that name each float32 exactly, not the longer ones of its float64 twin."""
+    return rows.astype(np.float32).astype(str).astype(np.float64).tolist()
