@@ -52,7 +52,6 @@ class LocalEngine:
         self._settings = settings
         self._checkpoint = checkpoints.find(settings.checkpoint, settings.revision)
         self._turns = Turns(settings.queue_size)
-        self._head: str | None = None
         self._load = self._start_loading()
 
     def capabilities(self) -> Capabilities:
@@ -68,7 +67,7 @@ class LocalEngine:
             state=state,
             detail=str(load.error) if load.error else "" if model else load.what,
             loaded=1.0 if model else load.fraction,
-            head=self._head,
+            head=model.active_head if model else None,
             waiting=self._turns.waiting,
             memory=model.memory() if model else {},
             guardrails=model.guardrails if model else "",
@@ -93,12 +92,8 @@ class LocalEngine:
     def _run(self, head: str, work: Callable[[OmniModel, Emit], Event]) -> Iterator[Event]:
         def take_turn(emit: Emit) -> Event:
             model = self._wait_for_model(emit)
-            self._head = head
-            try:
-                with model.head(head):
-                    return work(model, emit)
-            finally:
-                self._head = None
+            with model.head(head):
+                return work(model, emit)
 
         return self._turns.run(take_turn)
 
