@@ -102,6 +102,10 @@ class WeightFile:
     bytes: int
     elements: Mapping[str, int]
 
+    @property
+    def elements_total(self) -> int:
+        return sum(self.elements.values())
+
 
 @dataclass(frozen=True)
 class Checkpoint:

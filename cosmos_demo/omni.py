@@ -11,12 +11,11 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 
 import accelerate
 import diffusers
-import psutil
 import torch
 import transformers
 from diffusers import (
@@ -37,6 +36,7 @@ from transformers.core_model_loading import rename_source_key
 from cosmos_demo.checkpoints import EDGE, OMNI, Checkpoint, Progress, WeightFile, read_json
 from cosmos_demo.engines.base import Capabilities
 from cosmos_demo.errors import CheckpointError, OutOfMemoryError
+from cosmos_demo.placement import Offload, choose_device, choose_dtype, gigabytes, memory_of, stays_on_device, tensors
 
 HEADS = ("reasoner", "generator")
 REASONERS = {OMNI: "Cosmos3OmniForConditionalGeneration", EDGE: "Cosmos3EdgeForConditionalGeneration"}
@@ -72,6 +72,7 @@ class OmniModel:
         reasoner: PreTrainedModel | None,
         processor: ProcessorMixin | None,
         guardrails: str,
+        offload: Offload | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self.device = device
@@ -81,6 +82,7 @@ class OmniModel:
         self.processor = processor
         self.guardrails = guardrails
         self.active_head: str | None = None
+        self._offload = offload
 
     @classmethod
     def load(
@@ -156,7 +158,8 @@ class OmniModel:
             raise ValueError(f"no head {name!r}; one of {', '.join(HEADS)}")
         self.active_head = name
         try:
-            yield self
+            with self._weights_of(name):
+                yield self
         except torch.OutOfMemoryError:
             raise OutOfMemoryError(self._out_of_memory()) from None
         finally:
@@ -166,59 +169,38 @@ class OmniModel:
                 self.reasoner.model.rope_deltas = None
             _free_cache(self.device)
 
-    def modules(self) -> list[nn.Module]:
-        """The networks: transformer, VAE, sound tokenizer and Reasoner, as far as there are."""
-        networks = [getattr(self.pipeline, name) for name in COMPONENTS]
-        return [network for network in (*networks, self.reasoner) if network is not None]
+    @property
+    def offloaded(self) -> bool:
+        """Weights live in host memory and visit the device; layers may come one by one, by calls of their `forward`."""
+        return self._offload is not None
+
+    def networks(self) -> list[nn.Module]:
+        """The transformer, VAE, sound tokenizer and Reasoner, as far as there are."""
+        everything = [*(getattr(self.pipeline, name) for name in COMPONENTS), self.reasoner]
+        return [network for network in everything if network is not None]
 
     def memory(self) -> dict[str, int]:
         """Bytes: ``weights`` of all networks (shared ones once), ``allocated`` and ``total`` of the device."""
-        weights = sum({tensor.data_ptr(): tensor.nbytes for tensor in _tensors(self.modules())}.values())
-        allocated, _, total = device_memory(self.device)
-        return {"weights": weights, "allocated": allocated, "total": total}
+        weights = sum({tensor.data_ptr(): tensor.nbytes for tensor in tensors(self.networks())}.values())
+        device = memory_of(self.device)
+        return {"weights": weights, "allocated": device.allocated, "total": device.total}
+
+    def _weights_of(self, head: str) -> AbstractContextManager[None]:
+        if self._offload is None:
+            return nullcontext()
+        if head == "reasoner":
+            return self._offload.visit([self.reasoner], self.reasoner.model.language_model.layers)
+        generator = [network for network in self.networks() if network is not self.reasoner]
+        return self._offload.visit(generator, self.pipeline.transformer.layers)
 
     def _out_of_memory(self) -> str:
-        weights = self.memory()["weights"]
-        _, free, total = device_memory(self.device)
+        device = memory_of(self.device)
         return (
-            f"{self.device} has {gigabytes(total)} of memory, of which {gigabytes(free)} are free beside the weights "
-            f"({gigabytes(weights)} in all); the run needed more. Choose a lower resolution or fewer frames"
-            f"{' or pictures' if self.active_head == 'reasoner' else ''}, or start with --offload always."
+            f"The {self.active_head} needed more memory than {self.device} has: {gigabytes(device.total)}, of which "
+            f"{gigabytes(device.free)} were free beside the weights ({gigabytes(self.memory()['weights'])} in all). "
+            "Choose a lower resolution, fewer frames or smaller pictures"
+            f"{'' if self.offloaded else ', or start with --offload always'}."
         )
-
-
-def gigabytes(size: float) -> str:
-    """Bytes in words: ``1.5 GB``."""
-    return f"{size / 1e9:.1f} GB"
-
-
-def device_memory(device: torch.device) -> tuple[int, int, int]:
-    """Bytes allocated by this process, free and in total, of a device or of the host."""
-    if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
-        allocated = torch.cuda.memory_allocated(device)
-        return allocated, free + torch.cuda.memory_reserved(device) - allocated, total
-    if device.type == "mps":
-        allocated, total = torch.mps.driver_allocated_memory(), torch.mps.recommended_max_memory()
-        return allocated, total - allocated, total
-    host = psutil.virtual_memory()
-    return psutil.Process().memory_info().rss, host.available, host.total
-
-
-def choose_device(wanted: str) -> torch.device:
-    """The device of this name; ``auto`` takes CUDA, else MPS, else CPU."""
-    if wanted != "auto":
-        return torch.device(wanted)
-    if torch.cuda.is_available():
-        return torch.device("cuda", torch.cuda.current_device())
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-
-
-def choose_dtype(wanted: str, device: torch.device) -> torch.dtype:
-    """The precision of this name; ``auto`` takes bfloat16 on accelerators and float32 on CPU."""
-    if wanted != "auto":
-        return getattr(torch, wanted)
-    return torch.float32 if device.type == "cpu" else torch.bfloat16
 
 
 def _load(
@@ -230,30 +212,37 @@ def _load(
     progress: Progress,
 ) -> OmniModel:
     files = checkpoint.weights(progress)
-    reader = _Reader(
-        checkpoint.name, device, dtype, sum(file.bytes for part in files.values() for file in part), progress
-    )
+    stays = stays_on_device(_needed(checkpoint, files, dtype), device, offload)
+    home = device if stays else torch.device("cpu")
+    reader = _Reader(home, dtype, sum(file.bytes for part in files.values() for file in part), progress)
     networks = {
         name: reader.network(cls, checkpoint, name, files[name]) for name, cls in COMPONENTS.items() if name in files
     }
     pipeline, screened = _pipeline(checkpoint, networks, guardrails)
     reasoner = processor = None
     if checkpoint.has_reasoner:
-        reasoner = _reasoner(
-            checkpoint, networks["transformer"], reader.tensors(files["vision_encoder"]), dtype, device
-        )
+        reasoner = _reasoner(checkpoint, networks["transformer"], reader.tensors(files["vision_encoder"]), dtype, home)
         processor = AutoProcessor.from_pretrained(checkpoint.folder)
-    model = OmniModel(checkpoint, device, dtype, pipeline, reasoner, processor, screened)
-    for network in model.modules():
+    visits = None if stays else Offload(device, memory_of(device).for_weights, keep=offload != "always")
+    model = OmniModel(checkpoint, device, dtype, pipeline, reasoner, processor, screened, visits)
+    for network in model.networks():
         network.requires_grad_(False).eval()
     return model
+
+
+def _needed(checkpoint: Checkpoint, files: dict[str, tuple[WeightFile, ...]], dtype: torch.dtype) -> int:
+    """Bytes that the weights of these files take once they are loaded."""
+    return sum(
+        file.bytes if checkpoint.quantized and component == "transformer" else file.elements_total * dtype.itemsize
+        for component, part in files.items()
+        for file in part
+    )
 
 
 class _Reader:
     """Reads weight files tensor by tensor to where they belong, telling how far it got."""
 
-    def __init__(self, name: str, device: torch.device, dtype: torch.dtype, total: int, progress: Progress) -> None:
-        self.name = name
+    def __init__(self, device: torch.device, dtype: torch.dtype, total: int, progress: Progress) -> None:
         self.device = device
         self.dtype = dtype
         self.total = total
@@ -284,7 +273,7 @@ class _Reader:
                     dtype = torch.float32 if set(keep_in_fp32) & set(name.split(".")) else self.dtype
                     dtype = dtype if tensor.is_floating_point() else tensor.dtype
                     result[name] = tensor.to(self.device, dtype, copy=True)
-                    self.done += file.bytes * elements // max(1, sum(file.elements.values()))
+                    self.done += file.bytes * elements // file.elements_total
         return result
 
 
@@ -378,12 +367,6 @@ def _fill_rotary_buffers(reasoner: nn.Module, device: torch.device) -> None:
             fresh = type(module)(module.config)
             module.inv_freq = fresh.inv_freq.to(device)
             module.original_inv_freq = fresh.original_inv_freq.to(device)
-
-
-def _tensors(networks: list[nn.Module]) -> Iterator[torch.Tensor]:
-    for network in networks:
-        yield from network.parameters()
-        yield from network.buffers()
 
 
 def _free_cache(device: torch.device) -> None:
