@@ -38,6 +38,8 @@ MAX_FRAMES = 300
 MAX_SECONDS = 600.0
 MAX_PACKETS = 500_000
 MAX_JSON_BYTES = 4 * 2**20
+MAX_JPEG_COMMENT = 65_533
+"""Bytes; the length field of a JPEG segment has 16 bits and counts itself."""
 RECORD_KEY = "cosmos_demo"
 """Name of the PNG text chunk with the record; the other formats use their comment."""
 
@@ -164,7 +166,10 @@ def write_image(path: str | Path, frame: np.ndarray, record: Mapping[str, Any] |
     image = Image.fromarray(frame)
     with _replacing(path) as part:
         if Path(path).suffix.lower() in {".jpg", ".jpeg"}:
-            image.save(part, "JPEG", quality=95, subsampling=0, comment=_text(record).encode() if record else b"")
+            comment = _text(record).encode() if record else b""
+            if len(comment) > MAX_JPEG_COMMENT:
+                raise ValueError(f"The record has {len(comment)} bytes; a JPEG holds {MAX_JPEG_COMMENT}.")
+            image.save(part, "JPEG", quality=95, subsampling=0, comment=comment)
         else:
             chunks = PngImagePlugin.PngInfo()
             if record:
@@ -381,7 +386,7 @@ def _timeline(
     long = f"The video is longer than {max_seconds:g} s; cut it first."
     if (container.duration or 0) / av.time_base > max_seconds + 1:
         raise RequestError(field, long)
-    origin = _origin(stream)
+    origin = _origin(container)
     starts, end = [], 0.0
     for packet in container.demux(stream):
         clock = packet.pts if packet.pts is not None else packet.dts
@@ -400,8 +405,9 @@ def _timeline(
     return _Timeline(times, max(end, float(times[-1]) + _TICK), round(float(rate), 3))
 
 
-def _origin(stream: av.VideoStream) -> float:
-    return float((stream.start_time or 0) * stream.time_base)
+def _origin(container: av.container.InputContainer) -> float:
+    """Seconds on the container's clock at which players show 0."""
+    return (container.start_time or 0) / av.time_base
 
 
 def _instants(
@@ -443,7 +449,7 @@ def _decode(
     container: av.container.InputContainer, stream: av.VideoStream, timeline: _Timeline, times: np.ndarray, field: str
 ) -> np.ndarray:
     """Decode the frames on screen at ``times`` (ascending), the last one held beyond the end."""
-    origin = _origin(stream)
+    origin = _origin(container)
     if times[0] > timeline.times[0]:
         container.seek(int((times[0] + origin) / stream.time_base), stream=stream)
     frames: np.ndarray | None = None
