@@ -387,7 +387,10 @@ def _download(
     """Bring files of a repository into the Hub's cache; a file already there is not fetched again."""
 
     class Bar(tqdm):
-        """The Hub's own bar over all bytes, which also tells us."""
+        """The Hub's own bar over all bytes; tells us instead of drawing itself."""
+
+        def display(self, *_: object, **__: object) -> bool:
+            return True
 
         def update(self, n: float | None = 1) -> bool | None:
             drawn = super().update(n)
