@@ -46,7 +46,10 @@ RECORD_KEY = "cosmos_demo"
 _PICTURES = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 _CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,gif,wav"
 """Playlists and the like are left out: they make the reader open other files and addresses."""
-_READING = {"format_whitelist": _CONTAINERS, "protocol_whitelist": "file"}
+_READING: dict[str, Any] = {
+    "container_options": {"format_whitelist": _CONTAINERS, "protocol_whitelist": "file"},
+    "metadata_errors": "replace",
+}
 _SHARP = Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT | Interpolation.FULL_CHR_H_INP
 
 
@@ -278,7 +281,7 @@ def read_comment(path: str | Path, field: str = "file") -> str:
                 return text.decode() if isinstance(text, bytes) else str(text)
         if head.lstrip().startswith(b"{"):
             return _checked_file(path, MAX_JSON_BYTES, field).read_text(encoding="utf-8")
-        with av.open(f"file:{path}", container_options=_READING) as container:
+        with av.open(f"file:{path}", **_READING) as container:
             return container.metadata.get("comment", "")
     except RequestError:
         raise
@@ -336,13 +339,13 @@ def _flat_rgb(image: Image.Image) -> Image.Image:
 
 @contextmanager
 def _opened(path: str | Path, field: str) -> Iterator[tuple[av.container.InputContainer, av.VideoStream]]:
-    """Open a video safely; errors of FFmpeg inside the block become `RequestError`."""
+    """Open a video safely; what FFmpeg or hostile numbers raise inside the block becomes `RequestError`."""
     path = _checked_file(path, MAX_VIDEO_BYTES, field)
     with path.open("rb") as file:
         if _cut_off(file.read(12), path):
             raise RequestError(field, "The video is cut off; export or upload it again.")
     try:
-        with av.open(f"file:{path}", container_options=_READING) as container:
+        with av.open(f"file:{path}", **_READING) as container:
             if not container.streams.video:
                 raise RequestError(field, "The file has no picture track; a video is needed.")
             stream = container.streams.video[0]
@@ -352,7 +355,7 @@ def _opened(path: str | Path, field: str) -> Iterator[tuple[av.container.InputCo
             stream.codec_context.options = {"max_pixels": str(MAX_SOURCE_PIXELS)}
             stream.thread_type = "AUTO"
             yield container, stream
-    except av.FFmpegError as error:
+    except (av.FFmpegError, ValueError, ArithmeticError) as error:
         raise RequestError(
             field, "Not a video the app can read, or a damaged one; MP4, MOV, WebM, MKV, AVI and GIF work."
         ) from error
@@ -389,7 +392,7 @@ def _timeline(
     origin = _origin(container)
     starts, end = [], 0.0
     for packet in container.demux(stream):
-        clock = packet.pts if packet.pts is not None else packet.dts
+        clock = packet.dts if packet.pts is None or _lacks_clock(container) else packet.pts
         if clock is None or packet.is_discard or not packet.size:
             continue
         starts.append(float(clock * stream.time_base) - origin)
@@ -403,6 +406,11 @@ def _timeline(
     span = times[-1] - times[0]
     rate = (len(times) - 1) / span if span > 0 else float(stream.average_rate or 1)
     return _Timeline(times, max(end, float(times[-1]) + _TICK), round(float(rate), 3))
+
+
+def _lacks_clock(container: av.container.InputContainer) -> bool:
+    """AVI stores no display times and FFmpeg's guesses come out of order, so its frames are counted."""
+    return container.format.name == "avi"
 
 
 def _origin(container: av.container.InputContainer) -> float:
@@ -442,21 +450,29 @@ def _first_frame(container: av.container.InputContainer, stream: av.VideoStream,
 def _upright_size(frame: av.VideoFrame, stream: av.VideoStream) -> tuple[int, int]:
     aspect = stream.sample_aspect_ratio or 1
     width, height = round(frame.width * (aspect if 0.1 < aspect < 10 else 1)), frame.height
-    return (height, width) if frame.rotation % 180 else (width, height)
+    return (height, width) if _quarters(frame) % 2 else (width, height)
+
+
+def _quarters(frame: av.VideoFrame) -> int:
+    """Quarter turns counterclockwise that show the frame upright."""
+    return round(frame.rotation / 90) % 4
 
 
 def _decode(
     container: av.container.InputContainer, stream: av.VideoStream, timeline: _Timeline, times: np.ndarray, field: str
 ) -> np.ndarray:
     """Decode the frames on screen at ``times`` (ascending), the last one held beyond the end."""
-    origin = _origin(container)
-    if times[0] > timeline.times[0]:
+    origin, counted = _origin(container), _lacks_clock(container)
+    if times[0] > timeline.times[0] and not counted:
         container.seek(int((times[0] + origin) / stream.time_base), stream=stream)
     frames: np.ndarray | None = None
     shown: av.VideoFrame | None = None
     done = 0
-    for frame in container.decode(stream):
-        start = float(frame.pts * stream.time_base) - origin if frame.pts is not None else 0.0
+    for index, frame in enumerate(container.decode(stream)):
+        if counted or frame.pts is None:
+            start = timeline.times[min(index, len(timeline.times) - 1)]
+        else:
+            start = float(frame.pts * stream.time_base) - origin
         while shown is not None and done < len(times) and times[done] < start - _TICK:
             frames = _put(frames, done, len(times), shown, stream)
             done += 1
@@ -475,18 +491,17 @@ def _put(
     frames: np.ndarray | None, index: int, count: int, frame: av.VideoFrame, stream: av.VideoStream
 ) -> np.ndarray:
     """Store ``frame`` at ``index``, scaled and upright, in the array that the first one shapes."""
-    turned = bool(frame.rotation % 180)
     if frames is None:
         width, height = _upright_size(frame, stream)
         scale = min(1.0, math.sqrt(min(MAX_FRAME_PIXELS, MAX_CLIP_PIXELS // count) / (width * height)))
         frames = np.empty((count, max(1, round(height * scale)), max(1, round(width * scale)), 3), np.uint8)
     height, width = frames.shape[1:3]
-    if turned:
+    if _quarters(frame) % 2:
         height, width = width, height
     shrinks = width < frame.width or height < frame.height
     way = Interpolation.AREA if shrinks else Interpolation.BICUBIC
     pixels = frame.to_ndarray(format="rgb24", width=width, height=height, interpolation=way | _SHARP)
-    frames[index] = np.rot90(pixels, round(frame.rotation / 90) % 4)
+    frames[index] = np.rot90(pixels, _quarters(frame))
     return frames
 
 

@@ -280,7 +280,7 @@ def test_many_frames_share_a_budget_of_pixels(two_seconds: Path, monkeypatch: py
     assert media.read_clip(two_seconds).frames.shape == (20, 48, 80, 3)
 
 
-def test_gif_and_webm_are_read_too(tmp_path: Path) -> None:
+def test_gif_webm_and_avi_are_read_too(tmp_path: Path) -> None:
     pictures = [Image.fromarray(frame) for frame in gradient(4)]
     pictures[0].save(tmp_path / "moving.gif", save_all=True, append_images=pictures[1:], duration=200)
     clip = media.read_clip(tmp_path / "moving.gif")
@@ -295,6 +295,16 @@ def test_gif_and_webm_are_read_too(tmp_path: Path) -> None:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         container.mux(stream.encode(None))
     assert indices(media.read_clip(tmp_path / "clip.webm")) == [0, 1, 2, 3]
+    with av.open(str(tmp_path / "clip.avi"), "w") as container:
+        stream = container.add_stream("libx264", rate=10)
+        stream.height, stream.width, stream.pix_fmt = 96, 160, "yuv420p"
+        for frame in gradient(20):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode(None))
+    clip = media.read_clip(tmp_path / "clip.avi")
+    assert indices(clip) == list(range(20))
+    np.testing.assert_allclose(clip.times, np.arange(20) / 10, atol=1e-6)
+    assert indices(media.read_clip(tmp_path / "clip.avi", max_frames=3, keep="last")) == [17, 18, 19]
 
 
 # Bad videos
@@ -355,6 +365,16 @@ def test_a_long_video_is_refused_before_decoding(two_seconds: Path) -> None:
     with pytest.raises(RequestError) as error:
         media.read_clip(two_seconds, fps=1, max_seconds=0.5)
     assert refused(error, "video", "longer than 0.5 s")
+
+
+def test_odd_metadata_do_not_stop_a_video(tmp_path: Path) -> None:
+    frames = gradient(3)
+    content = media.write_video(tmp_path / "clip.mp4", frames, 10, record={"a": "comment"}).read_bytes()
+    matrix = content.index(b"tkhd") + 44
+    eighth = struct.pack(">9i", 46341, 46341, 0, -46341, 46341, 0, 0, 0, 1 << 30)  # 45 degrees
+    content = content[:matrix] + eighth + content[matrix + 36 :]
+    (tmp_path / "clip.mp4").write_bytes(content.replace(b"comment", b"\xff\xfe\xfd\xfc\xfb\xfa\xf9"))
+    assert len(media.read_clip(tmp_path / "clip.mp4").frames) == 3
 
 
 def test_sound_alone_is_no_video(tmp_path: Path) -> None:
