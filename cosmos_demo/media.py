@@ -279,7 +279,7 @@ def read_comment(path: str | Path, field: str = "file") -> str:
             with Image.open(path, formats=("PNG", "JPEG")) as image:
                 text = image.info.get(RECORD_KEY) or image.info.get("comment") or ""
                 return text.decode() if isinstance(text, bytes) else str(text)
-        if head.lstrip().startswith(b"{"):
+        if head.lstrip().startswith((b"{", b"[")):
             return _checked_file(path, MAX_JSON_BYTES, field).read_text(encoding="utf-8")
         with av.open(f"file:{path}", **_READING) as container:
             return container.metadata.get("comment", "")

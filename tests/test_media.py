@@ -516,3 +516,12 @@ def test_fit_sound_cuts_and_pads() -> None:
     np.testing.assert_array_equal(media.fit_sound(sound, 3), sound[:, :3])
     np.testing.assert_array_equal(media.fit_sound(sound, 7), np.concatenate([sound, np.zeros((2, 2))], axis=1))
     assert media.fit_sound(sound, 7).dtype == np.float32
+
+
+# Text
+
+
+def test_json_of_objects_and_of_rows_is_read_as_it_is(tmp_path: Path) -> None:
+    for text in ('{"actions": [[0.5]]}', " [[0.5, 1.0]]"):
+        (tmp_path / "actions.json").write_text(text)
+        assert media.read_comment(tmp_path / "actions.json") == text
