@@ -261,11 +261,12 @@ def forward(
     texts, text_positions, media, media_positions, spans = [], [], [], [], []
     deepstack: dict[int, list[tuple[Tensor, Tensor]]] = {}
     und_at = 0
-    for group in groups:
+    seen = _see(vision, groups)
+    for index, group in enumerate(groups):
         batch, length = group.input_ids.shape
         text = transformer.embed_tokens(group.input_ids).flatten(0, 1)
         if group.frames is not None:
-            tokens, deep = vision[group.frame_grid](group.frames)
+            tokens, deep = seen[index]
             text = text.index_copy(0, group.frame_slots, tokens.to(text.dtype))
             for layer, features in enumerate(deep):
                 deepstack.setdefault(layer, []).append((und_at + group.frame_slots, features))
@@ -303,6 +304,21 @@ def forward(
         und_at, gen_at = und_at + span.batch * span.und, gen_at + span.batch * span.gen
         predictions.append(_read(transformer, group, text, states))
     return predictions
+
+
+def _see(
+    vision: dict[tuple[int, int], VisionForward], groups: Sequence[Group]
+) -> dict[int, tuple[Tensor, tuple[Tensor, ...]]]:
+    """Visual tokens and deepstack features by group index; pictures of one grid are encoded together."""
+    seen = {}
+    for grid, encode in vision.items():
+        having = [i for i, group in enumerate(groups) if group.frames is not None and group.frame_grid == grid]
+        if having:
+            tokens, deep = encode(torch.cat([groups[i].frames for i in having]))
+            sizes = [groups[i].frame_slots.numel() for i in having]
+            layers = zip(*(features.split(sizes) for features in deep), strict=True)
+            seen |= {i: (part, of) for i, part, of in zip(having, tokens.split(sizes), layers, strict=True)}
+    return seen
 
 
 def _media_tokens(transformer: Cosmos3OmniTransformer, group: Group) -> tuple[Tensor, Tensor, Tensor | None]:
