@@ -53,7 +53,7 @@ def answer_request(values: Mapping[str, Any], history: Sequence[Turn] = ()) -> A
     return AnswerRequest(
         **{"prompt": ""} | _plain(AnswerRequest, given),
         images=tuple(media.read_image(_path(picture, "image")) for picture in pictures),
-        video=clip and media.read_clip(_path(clip, "video"), QUESTION_FPS, QUESTION_FRAMES, even=True),
+        video=None if clip is None else media.read_clip(_path(clip, "video"), QUESTION_FPS, QUESTION_FRAMES, even=True),
         history=tuple(history),
     )
 
@@ -64,7 +64,7 @@ def generate_request(mode: str, values: Mapping[str, Any], capabilities: Capabil
     Args:
         mode: One of ``generator.modes``.
         values: Media are paths; ``controls`` maps a kind of control to its path; ``actions`` is the path of a JSON
-            file, JSON text, or rows of numbers.
+            file (a `Path`, not a string), JSON text, or rows of numbers.
         capabilities: Of the loaded checkpoint; clips are read at the rate that it will run at.
 
     Raises:
@@ -78,9 +78,9 @@ def generate_request(mode: str, values: Mapping[str, Any], capabilities: Capabil
     request = GenerateRequest(mode=mode, **_plain(GenerateRequest, given))
     return replace(
         request,
-        image=picture and media.read_image(_path(picture, "image")),
-        video=clip and _source(clip, "video", request, capabilities),
-        controls={kind: _source(path, kind, request, capabilities) for kind, path in controls.items() if path},
+        image=None if picture is None else media.read_image(_path(picture, "image")),
+        video=None if clip is None else _source(clip, "video", request, capabilities),
+        controls={kind: _source(path, kind, request, capabilities) for kind, path in _given(controls).items()},
         actions=None if rows is None else _rows(rows),
     )
 
@@ -154,11 +154,9 @@ def _is_blank(value: Any) -> bool:
 @cache
 def _kinds(request: type) -> dict[str, type]:
     """The plain type of each field that has one."""
-    kinds = {}
-    for name, hint in get_type_hints(request).items():
-        choices = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-        kinds |= {name: choice for choice in choices if choice in _READERS}
-    return kinds
+    hints = get_type_hints(request).items()
+    choices = {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints}
+    return {name: kind for name, kinds in choices.items() for kind in kinds if kind in _READERS}
 
 
 def _plain(request: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,8 +209,8 @@ def _path(value: Any, field: str) -> Path:
 
 def _rows(value: Any) -> np.ndarray:
     """Actions as float32 ``[T, D]`` from the path of a JSON file, JSON text or rows."""
-    if isinstance(value, Path) or (isinstance(value, str) and not value.lstrip().startswith(("[", "{"))):
-        value = media.read_comment(_path(value, "actions"), "actions")
+    if isinstance(value, Path):
+        value = media.read_comment(value, "actions")
     try:
         value = json.loads(value) if isinstance(value, str) else value
         rows = np.asarray(value["actions"] if isinstance(value, dict) else value, dtype=np.float32)
