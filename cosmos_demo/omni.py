@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
+from pathlib import Path
 
 import accelerate
 import diffusers
@@ -222,7 +223,8 @@ def _load(
     reasoner = processor = None
     if checkpoint.has_reasoner:
         reasoner = _reasoner(checkpoint, networks["transformer"], reader.tensors(files["vision_encoder"]), dtype, home)
-        processor = AutoProcessor.from_pretrained(checkpoint.folder)
+        with _blaming(checkpoint.folder):
+            processor = AutoProcessor.from_pretrained(checkpoint.folder)
     visits = None if stays else Offload(device, memory_of(device).for_weights, keep=offload != "always")
     model = OmniModel(checkpoint, device, dtype, pipeline, reasoner, processor, screened, visits)
     for network in model.networks():
@@ -300,17 +302,20 @@ def _pipeline(
 ) -> tuple[Cosmos3OmniPipeline, str]:
     """The Generator over these networks, and what screens it in words."""
     folder = checkpoint.folder
-    scheduler = getattr(
+    scheduler_class = getattr(
         diffusers, read_json(folder / "scheduler" / "scheduler_config.json").get("_class_name", ""), None
     )
-    if scheduler is None:
+    if scheduler_class is None:
         raise CheckpointError(f"{folder / 'scheduler'} names no scheduler of diffusers; download the checkpoint again.")
+    with _blaming(folder):
+        tokenizer = AutoTokenizer.from_pretrained(folder / "text_tokenizer")
+        scheduler = scheduler_class.from_pretrained(folder / "scheduler")
     checker, screened = _safety_checker(guardrails)
     pipeline = Cosmos3OmniPipeline(
         transformer=networks["transformer"],
-        text_tokenizer=AutoTokenizer.from_pretrained(folder / "text_tokenizer"),
+        text_tokenizer=tokenizer,
         vae=networks["vae"],
-        scheduler=scheduler.from_pretrained(folder / "scheduler"),
+        scheduler=scheduler,
         sound_tokenizer=networks.get("sound_tokenizer"),
         safety_checker=checker,
         enable_safety_checker=checker is not None,
@@ -343,14 +348,14 @@ def _reasoner(
     device: torch.device,
 ) -> PreTrainedModel:
     """The Reasoner on the transformer's own Parameters, with the vision encoder's tensors beside them."""
-    config = AutoConfig.from_pretrained(checkpoint.folder)
-    with torch.device("meta"):
+    with _blaming(checkpoint.folder), torch.device("meta"):
+        config = AutoConfig.from_pretrained(checkpoint.folder)
         reasoner = getattr(transformers, REASONERS[checkpoint.family])._from_config(config, dtype=dtype)
     renamings = get_checkpoint_conversion_mapping(checkpoint.family)
-    wanted = {name for name, _ in reasoner.named_parameters()}
+    wanted = dict(reasoner.named_parameters())
     weights: dict[str, torch.Tensor] = {}
     for name, tensor in (*transformer.named_parameters(), *vision.items()):
-        renamed, _ = rename_source_key(name, renamings, [])
+        renamed, _ = rename_source_key(name, renamings, [], reasoner.base_model_prefix, wanted)
         if renamed in wanted:
             weights[renamed] = tensor
     fill(reasoner, weights, str(checkpoint.folder))
@@ -358,6 +363,17 @@ def _reasoner(
     if (checkpoint.folder / "generation_config.json").exists():
         reasoner.generation_config = GenerationConfig.from_pretrained(checkpoint.folder)
     return reasoner
+
+
+@contextmanager
+def _blaming(folder: Path) -> Iterator[None]:
+    """Turn what the libraries raise about configs and tokenizer files into a `CheckpointError`."""
+    try:
+        yield
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(
+            f"{folder} has a config or tokenizer file that is missing or damaged ({error}); download it again."
+        ) from error
 
 
 def _fill_rotary_buffers(reasoner: nn.Module, device: torch.device) -> None:
