@@ -213,12 +213,12 @@ def _rows(value: Any) -> np.ndarray:
         value = media.read_comment(value, "actions")
     try:
         value = json.loads(value) if isinstance(value, str) else value
-        rows = np.asarray(value["actions"] if isinstance(value, dict) else value, dtype=np.float32)
+        rows = np.asarray(value["actions"] if isinstance(value, dict) else value, dtype=np.float64)
     except (ValueError, TypeError, KeyError, RecursionError):
         rows = np.empty(0)
-    if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
+    if rows.ndim != 2 or not rows.size or not (abs(rows) < np.finfo(np.float32).max).all():
         raise RequestError("actions", "Give rows of numbers, all of one width, for example [[0.1, 0], [0.2, 0]].")
-    return rows
+    return rows.astype(np.float32)
 
 
 def _source(path: Any, field: str, request: GenerateRequest, capabilities: Capabilities) -> Clip:
