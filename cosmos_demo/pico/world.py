@@ -1,4 +1,4 @@
-"""The simulated tabletop: objects that stand, fall, bounce, roll and collide, seen from the side, with full ground truth.
+"""The simulated tabletop: objects that stand, fall, bounce, roll and collide, seen from the side, with its truth.
 
 Everything is vectorised over clips and runs wherever its tensors are. Lengths are pixels of the 320x192 picture, times
 are seconds, x grows to the right and y downwards, as in the picture.
@@ -219,7 +219,7 @@ def actions_of(camera: Tensor) -> Tensor:
 
 
 def camera_of(start: Tensor, actions: Tensor) -> Tensor:
-    """The inverse of `actions_of`: a first camera ``[n, 3]`` and actions ``[n, T, 9]`` give the path ``[n, T+1, 3]``."""
+    """Path ``[n, T+1, 3]`` of a camera that starts at ``[n, 3]`` and makes actions ``[n, T, 9]``; inverts `actions_of`."""
     pan = start[:, None, :2] + torch.cumsum(actions[..., :2], 1) * PAN_UNIT
     zoom = start[:, None, 2] * ZOOM_UNIT ** torch.cumsum(actions[..., 2], 1)
     return torch.cat([start[:, None], torch.cat([pan, zoom[..., None]], -1)], 1)
