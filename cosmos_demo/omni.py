@@ -7,8 +7,8 @@ one moves the other. Only the vision encoder, which the Generator never uses, is
 
 from __future__ import annotations
 
-import gc
 import threading
+import traceback
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -158,17 +158,22 @@ class OmniModel:
         if name not in HEADS:
             raise ValueError(f"no head {name!r}; one of {', '.join(HEADS)}")
         self.active_head = name
+        out_of_memory = ""
         try:
             with self._weights_of(name):
                 yield self
-        except torch.OutOfMemoryError:
-            raise OutOfMemoryError(self._out_of_memory()) from None
+        except torch.OutOfMemoryError as error:
+            # What the run held hangs on the frames of its traceback.
+            traceback.clear_frames(error.__traceback__)
+            out_of_memory = self._out_of_memory()
         finally:
             self.active_head = None
             if self.reasoner is not None:
                 # Positions of the last conversation; the next one must not inherit them.
                 self.reasoner.model.rope_deltas = None
             _free_cache(self.device)
+        if out_of_memory:
+            raise OutOfMemoryError(out_of_memory)
 
     @property
     def offloaded(self) -> bool:
@@ -386,9 +391,8 @@ def _fill_rotary_buffers(reasoner: nn.Module, device: torch.device) -> None:
 
 
 def _free_cache(device: torch.device) -> None:
+    """Give memory that no tensor uses any more back to the device."""
     if device.type == "cuda":
-        gc.collect()
         torch.cuda.empty_cache()
     elif device.type == "mps":
-        gc.collect()
         torch.mps.empty_cache()
