@@ -178,11 +178,12 @@ def _endpoint(
 
 def _parameter(name: str, required: bool) -> inspect.Parameter:
     given = INPUTS[name]
+    plain = required or given.default is not None or given.kind is gr.FileData  # MCP finds no file behind "or null"
     return inspect.Parameter(
         name,
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
         default=inspect.Parameter.empty if required else given.default,
-        annotation=given.kind if required or given.default is not None else given.kind | None,
+        annotation=given.kind if plain else given.kind | None,
     )
 
 
