@@ -43,6 +43,9 @@ PIPELINES = ("Cosmos3OmniPipeline", "Cosmos3OmniDiffusersPipeline")
 
 MODULAR_PIPELINES = ("Cosmos3OmniModularPipeline", "Cosmos3DistilledModularPipeline")
 
+BLOCKS = ("Cosmos3OmniBlocks", "Cosmos3DistilledBlocks")
+"""Block classes of these, named in ``modular_model_index.json``."""
+
 PICO_VOCABULARY = 2048
 """Vocabulary of Cosmos3-Pico's tokenizer, which knows its tabletop's sentences only; no published checkpoint has it."""
 
@@ -310,6 +313,8 @@ def _read(folder: Path, hub_id: str, revision: str, token: str | None) -> Checkp
 def _check_kind(folder: Path, index: Mapping[str, Any], modular: Mapping[str, Any]) -> None:
     """Raise `CheckpointError` unless an index names one of the Cosmos 3 pipelines."""
     if index.get("_class_name") in PIPELINES or modular.get("_class_name") in MODULAR_PIPELINES:
+        return
+    if modular.get("_blocks_class_name") in BLOCKS:
         return
     found = index.get("_class_name") or modular.get("_class_name")
     if found:

@@ -115,7 +115,15 @@ class OmniModel:
         with _loading:
             model = _loaded.get(key)
             if model is None:
-                model = _loaded[key] = _load(checkpoint, where, precision, offload, guardrails, progress)
+                try:
+                    model = _load(checkpoint, where, precision, offload, guardrails, progress)
+                except torch.OutOfMemoryError as error:
+                    traceback.clear_frames(error.__traceback__)
+                    raise OutOfMemoryError(
+                        f"{where} ran out of memory while {checkpoint.name} was loaded, though it fitted before: "
+                        "something else took the room. Free it, or start with --offload always."
+                    ) from None
+                _loaded[key] = model
         progress(1.0, "ready")
         return model
 
@@ -137,8 +145,8 @@ class OmniModel:
 
     def _modular(self, pipeline: Cosmos3OmniModularPipeline) -> Cosmos3OmniModularPipeline:
         shared = ("transformer", "vae", "scheduler", "text_tokenizer", "sound_tokenizer")
-        options = {**self.checkpoint.pipeline_options}
-        pipeline.update_components(**{name: self.pipeline.components[name] for name in shared}, **options)
+        components = {name: self.pipeline.components[name] for name in shared}
+        pipeline.update_components(**components, **self.checkpoint.pipeline_options)
         if self.pipeline.safety_checker is None:
             pipeline.disable_safety_checker()
         else:
@@ -262,8 +270,11 @@ class _Reader:
         """A diffusers network with its weights, without a second copy of them in memory."""
         folder = checkpoint.folder / component
         if checkpoint.quantized and component == "transformer":
-            return cls.from_pretrained(folder, dtype=self.dtype).to(self.device)
-        with accelerate.init_empty_weights():
+            try:
+                return cls.from_pretrained(folder, dtype=self.dtype).to(self.device)
+            except ImportError as error:
+                raise CheckpointError(f"{checkpoint.name} is quantised, which needs another package: {error}") from None
+        with _blaming(folder), accelerate.init_empty_weights():
             network = cls.from_config(read_json(folder / "config.json"))
         fill(network, self.tensors(files, keep_in_fp32=cls._keep_in_fp32_modules or ()), f"{folder}")
         return network.to(self.device)

@@ -485,6 +485,34 @@ def test_weights_that_do_not_fit_the_config_are_refused(pico_path: Path, tmp_pat
             OmniModel.load(find(folder), device="cpu")
 
 
+def test_memory_that_vanishes_while_loading_is_told(pico_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr("cosmos_demo.omni._load", fail)
+    with pytest.raises(OutOfMemoryError, match="Cosmos3-Pico was loaded"):
+        OmniModel.load(find(pico_path), device="cpu", offload="always")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_offloading_on_a_gpu_changes_no_result_and_leaves_nothing_there(pico_path: Path) -> None:
+    resident = OmniModel.load(find(pico_path), device="cuda", offload="never")
+    visiting = OmniModel.load(find(pico_path), device="cuda", offload="always")
+    visiting._offload = Offload(visiting.device, 40_000_000, keep=False)
+    inputs = question(resident).to("cuda")
+    results = []
+    for model in (resident, visiting):
+        with model.head("generator"):
+            latents = run(model.pipeline, **SMALL, num_frames=5)[0]
+        with model.head("reasoner"), torch.no_grad():
+            results.append((latents, model.reasoner(**inputs).logits))
+    for mine, reference in zip(*results, strict=True):
+        assert torch.equal(mine, reference)
+    assert {tensor.device.type for tensor in tensors(visiting.networks())} == {"cpu"}
+    assert_shared(visiting)
+    assert visiting.pipeline.transformer.layers[-1].self_attn.to_q.weight.is_pinned()
+
+
 def test_a_checkpoint_without_vision_generates_only(pico_path: Path, tmp_path: Path) -> None:
     folder = link(pico_path, tmp_path / "generator")
     shutil.rmtree(folder / "vision_encoder")
