@@ -204,9 +204,9 @@ def sample_camera(
     return clips, actions_of(camera)
 
 
-PAN_UNIT = 32.0
+PAN_UNIT = 8.0
 """Pixels of camera travel of one action unit."""
-ZOOM_UNIT = 1.2
+ZOOM_UNIT = 1.05
 """Zoom factor of one action unit forward."""
 
 
@@ -219,7 +219,7 @@ def actions_of(camera: Tensor) -> Tensor:
 
 
 def camera_of(start: Tensor, actions: Tensor) -> Tensor:
-    """Path ``[n, T+1, 3]`` of a camera that starts at ``[n, 3]`` and makes actions ``[n, T, 9]``; inverts `actions_of`."""
+    """Path ``[n, T+1, 3]`` of a camera that starts at ``[n, 3]`` and makes actions ``[n, T, 9]``."""
     pan = start[:, None, :2] + torch.cumsum(actions[..., :2], 1) * PAN_UNIT
     zoom = start[:, None, 2] * ZOOM_UNIT ** torch.cumsum(actions[..., 2], 1)
     return torch.cat([start[:, None], torch.cat([pan, zoom[..., None]], -1)], 1)
