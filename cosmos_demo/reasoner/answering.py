@@ -1,0 +1,209 @@
+"""The Reasoner at work: from a checked question to a stream of text and a typed answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
+from transformers.generation.streamers import BaseStreamer
+
+from cosmos_demo.events import Answered, Phase, Token
+from cosmos_demo.omni import OmniModel
+from cosmos_demo.reasoner import parse
+from cosmos_demo.reasoner.messages import Conversation, conversation, metadata
+from cosmos_demo.reasoner.tasks import DIRECT, THINKING
+from cosmos_demo.records import new_record
+from cosmos_demo.requests import AnswerRequest
+from cosmos_demo.turns import Emit
+
+_TAGS = {"<think>": True, "</think>": False, "<answer>": False, "</answer>": False}
+"""Tags that are not shown, and whether what follows is thinking."""
+_LONGEST_CHARACTER = 8
+"""Tokens after which bytes that form no character are shown as they are."""
+
+
+@torch.inference_mode()
+def answer(model: OmniModel, request: AnswerRequest, emit: Emit) -> Answered:
+    """Answer a resolved request.
+
+    Args:
+        model: Its head must be ``reasoner`` now (`OmniModel.head`).
+        request: From `validate.resolve`.
+        emit: Told `Phase` while the media are read, then a `Token` for each piece of text. When it raises, the
+            generation ends within one token and the exception passes through.
+    """
+    emit(Phase("encoding"))
+    start = time.perf_counter()
+    asked = conversation(request)
+    inputs = model_inputs(model, asked)
+    prompt_tokens = inputs["input_ids"].shape[1]
+    stream = _Stream(model.processor.tokenizer, emit)
+    preset = THINKING if request.reasoning else DIRECT
+    sampling: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+    processors = LogitsProcessorList()
+    if request.temperature:
+        sampling = {"do_sample": True, **{key: getattr(request, key) for key in ("temperature", "top_p", "top_k")}}
+        processors.append(PresencePenalty(preset.presence_penalty, prompt_tokens))
+    encoded = time.perf_counter()
+    with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
+        torch.manual_seed(request.seed)
+        model.reasoner.generate(
+            **inputs,
+            max_new_tokens=request.max_new_tokens,
+            logits_processor=processors,
+            streamer=stream,
+            **sampling,
+        )
+    ended = time.perf_counter()
+    thinking, text, closed = parse.split_thinking(stream.text)
+    read = parse.read(request.task, text)
+    cut = not stream.ended or not closed
+    note = f"The answer was cut off after {stream.count} tokens; allow more." if cut else read.note
+    record = new_record(
+        "reasoner",
+        request,
+        model.checkpoint.name,
+        request.seed,
+        {
+            "encoding": encoded - start,
+            "first_token": (stream.first or ended) - start,
+            "total": ended - start,
+        },
+        {
+            "prompt_tokens": prompt_tokens,
+            "new_tokens": stream.count,
+            "presence_penalty": preset.presence_penalty,
+            "repetition_penalty": preset.repetition_penalty,
+        },
+    )
+    return Answered(
+        text,
+        thinking,
+        read.boxes,
+        read.points,
+        read.spans,
+        read.trajectory,
+        read.label,
+        read.subjects,
+        note,
+        record,
+    )
+
+
+def model_inputs(model: OmniModel, asked: Conversation) -> dict[str, torch.Tensor]:
+    """Token ids, media patches and everything else ``generate`` needs, on the model's device."""
+    text = model.processor.apply_chat_template(asked.messages, tokenize=False, add_generation_prompt=True)
+    inputs = model.processor(
+        text=[text],
+        images=asked.images or None,
+        videos=[list(clip.frames) for clip in asked.clips] or None,
+        video_metadata=[metadata(clip) for clip in asked.clips] or None,
+        do_sample_frames=False,
+        return_tensors="pt",
+        return_mm_token_type_ids=True,
+    )
+    result = {name: value.to(model.device) for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    for name in ("pixel_values", "pixel_values_videos"):
+        if name in result:
+            result[name] = result[name].to(model.dtype)
+    return result
+
+
+class PresencePenalty(LogitsProcessor):
+    """Lowers the logits of tokens already written in this answer, each by the same amount however often it came."""
+
+    def __init__(self, penalty: float, prompt_tokens: int) -> None:
+        self.penalty = penalty
+        self.prompt_tokens = prompt_tokens
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        """Penalise: ``input_ids`` ``[B, L]`` and ``scores`` ``[B, V]``."""
+        written = torch.zeros_like(scores, dtype=torch.bool).scatter(1, input_ids[:, self.prompt_tokens :], True)
+        return torch.where(written, scores - self.penalty, scores)
+
+
+class _Stream(BaseStreamer):
+    """Turns tokens into text as they come: whole characters only, tags taken out, thinking told apart."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, emit: Emit) -> None:
+        self.text = ""
+        self.count = 0
+        self.first: float | None = None
+        self.ended = False
+        self._tokenizer = tokenizer
+        self._emit = emit
+        self._stops = {tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|endoftext|>")}
+        self._pending: list[int] = []
+        self._parts = Parts()
+        self._prompt_seen = False
+
+    def put(self, value: torch.Tensor) -> None:
+        if not self._prompt_seen:
+            self._prompt_seen = True
+            return
+        token = int(value.reshape(-1)[-1])
+        self.count += 1
+        self.first = self.first or time.perf_counter()
+        if token in self._stops:
+            self.ended = True
+            return
+        self._pending.append(token)
+        piece = self._tokenizer.decode(self._pending, skip_special_tokens=True)
+        if piece.endswith("\ufffd") and len(self._pending) < _LONGEST_CHARACTER:
+            self._say("")
+        else:
+            self._pending = []
+            self._say(piece)
+
+    def end(self) -> None:
+        self._say(self._tokenizer.decode(self._pending, skip_special_tokens=True))
+        for text, thinking in self._parts.rest():
+            self._emit(Token(text, thinking))
+
+    def _say(self, piece: str) -> None:
+        """Pass on text; an empty piece still lets a stopped run end here."""
+        self.text += piece
+        said = False
+        for text, thinking in self._parts.push(piece):
+            self._emit(Token(text, thinking))
+            said = True
+        if not said:
+            self._emit(Token("", self._parts.thinking))
+
+
+class Parts:
+    """Splits streamed text at the thinking and answer tags, also when a tag comes in pieces."""
+
+    def __init__(self) -> None:
+        self.thinking = False
+        self._held = ""
+
+    def push(self, piece: str) -> Iterator[tuple[str, bool]]:
+        """Take more text; yields what is sure to be text, and whether it is thinking."""
+        self._held += piece
+        while self._held:
+            place = self._held.find("<")
+            if place < 0:
+                place = len(self._held)
+            if place:
+                yield self._held[:place], self.thinking
+                self._held = self._held[place:]
+                continue
+            tag = next((tag for tag in _TAGS if self._held.startswith(tag)), None)
+            if tag:
+                self.thinking = _TAGS[tag]
+                self._held = self._held[len(tag) :]
+            elif any(tag.startswith(self._held) for tag in _TAGS):
+                return
+            else:
+                yield "<", self.thinking
+                self._held = self._held[1:]
+
+    def rest(self) -> Iterator[tuple[str, bool]]:
+        """What was held back, at the end."""
+        if self._held:
+            yield self._held, self.thinking
+            self._held = ""
