@@ -10,7 +10,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cosmos_demo.reasoner.tasks import prompt_for
@@ -82,7 +82,6 @@ class Scene:
     target: Thing | None = None
     pan: float = 0.0
     zoom: float = 1.0
-    extra: dict[str, str] = field(default_factory=dict)
 
     @property
     def plausible(self) -> bool:

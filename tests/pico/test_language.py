@@ -1,0 +1,130 @@
+"""Words against the truth they are made from."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+import torch
+
+from cosmos_demo.pico import language, world
+from cosmos_demo.pico.language import Scene
+from cosmos_demo.reasoner import parse
+
+
+@pytest.fixture(scope="module")
+def stills() -> list[Scene]:
+    return language.scenes(world.sample_stills(200, torch.Generator().manual_seed(0)))
+
+
+@pytest.fixture(scope="module")
+def videos() -> list[Scene]:
+    return language.scenes(world.sample_videos(200, 17, 10, torch.Generator().manual_seed(1)))
+
+
+def _named(text: str) -> list[str]:
+    """Names such as ``red ball`` in a text, in plural as often as its number says."""
+    numbers = {word: number for number, word in enumerate(language.NUMBERS)}
+    colours, shapes = "|".join(language.COLOURS), "|".join(language.SHAPES)
+    found = []
+    for match in re.finditer(rf"(\w+) (?:(?:small|large) )?({colours}) ({shapes})(s?)", text):
+        found += [f"{match[2]} {match[3]}"] * (numbers[match[1]] if match[4] else 1)
+    return sorted(found)
+
+
+def test_captions_name_exactly_the_objects(stills: list[Scene]):
+    rng = random.Random(0)
+    for scene in stills:
+        names = sorted(thing.name for thing in scene.things)
+        assert _named(language.caption_image(scene, rng).lower()) == names
+        assert _named(language.describe(scene)) == names
+
+
+def test_counts_and_places_by_hand():
+    def thing(colour: str, shape: str, x: float) -> language.Thing:
+        return language.Thing(shape, colour, "small", (x - 15, 120, x + 15, 150), (x,), (135,), (True,))
+
+    scene = Scene((thing("red", "ball", 40), thing("red", "cube", 160), thing("blue", "ball", 300)))
+    assert language.describe(scene) == (
+        "There are three objects on a wooden table: a small red ball on the left, a small red cube in the middle and "
+        "a small blue ball on the right."
+    )
+    answers = {language.question(scene, random.Random(seed), "count of")[1:] for seed in range(200)}
+    asked = {(re.search(r"(balls|cubes|pyramids|\w+ objects)", q)[1], a) for q, a in answers}
+    assert ("balls", "There are two balls.") in asked
+    assert ("red objects", "There are two red objects.") in asked
+    assert ("cubes", "There is one cube.") in asked
+    assert all(a.startswith("There are no") for what, a in asked if what in ("pyramids", "green objects"))
+
+
+def test_boxes_and_points_parse_to_the_truth(stills: list[Scene]):
+    rng = random.Random(2)
+    for scene in stills:
+        _, _, answer = language.question(scene, rng, "boxes")
+        truth = {tuple(language._unit(thing.box)) for thing in scene.things}
+        found = parse.read("grounding", answer).boxes
+        assert found
+        assert {(box.x1, box.y1, box.x2, box.y2) for box in found} <= truth
+        _, _, answer = language.question(scene, rng, "points")
+        for point in parse.read("pointing", answer).points:
+            assert any(x1 < point.x < x2 and y1 < point.y < y2 for x1, y1, x2, y2 in truth)
+
+
+def test_exists_agrees_with_the_scene(stills: list[Scene]):
+    rng = random.Random(3)
+    for scene in stills:
+        _, asked, answer = language.question(scene, rng, "exists")
+        (name,) = _named(asked)
+        assert answer.startswith("Yes") == (name in {thing.name for thing in scene.things})
+
+
+def test_timelines_parse_to_the_impacts(videos: list[Scene]):
+    rng = random.Random(4)
+    told = 0
+    for scene in videos:
+        _, _, answer = language.video_question(scene, rng, "timeline")
+        spans = parse.read("event-timeline", answer).spans
+        events = language.events(scene)[:6]
+        assert len(spans) == len(events)
+        for span, (start, end, caption) in zip(spans, events, strict=True):
+            assert (span.start, span.end) == pytest.approx((start, end), abs=0.006)
+            assert span.caption == caption
+        told += len(spans)
+    assert told > 100
+
+
+def test_motion_says_the_direction(videos: list[Scene]):
+    for scene in videos:
+        for thing in scene.things:
+            words = language.motion(thing, scene)
+            if thing.travelled > language.MOVED:
+                assert "to the right" in words
+            elif thing.travelled < -language.MOVED:
+                assert "to the left" in words
+            else:
+                assert not re.search("to the (left|right)", words)
+
+
+def test_plausibility_follows_the_kind():
+    rng = random.Random(5)
+    for implausible, letter in ((False, "Possible"), (True, "Impossible")):
+        clips = world.sample_videos(20, 9, 10, torch.Generator().manual_seed(6), implausible=implausible)
+        for scene in language.scenes(clips):
+            _, _, answer = language.video_question(scene, rng, "plausible")
+            assert parse.read("physical-plausibility", answer).label == letter
+
+
+def test_heldout_wording_is_never_in_training():
+    tables = [value for name, value in vars(language).items() if isinstance(value, dict) and "heldout" in value]
+    assert len(tables) >= 10
+    assert not any(set(table["train"]) & set(table["heldout"]) for table in tables)
+
+
+def test_thinking_comes_before_the_answer_and_is_asked_for(stills: list[Scene]):
+    prompt, answer = language.asked(stills[0], random.Random(7), ["count"], reasoning=1.0)
+    thinking, text, closed = parse.split_thinking(answer)
+    assert "<think>" in prompt
+    assert closed
+    assert _named(thinking) == sorted(thing.name for thing in stills[0].things)
+    assert text == language.question(stills[0], random.Random(7), "count")[2]
