@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from gradio_client.utils import is_file_obj_with_meta
 from cosmos_demo.engines.base import Engine
 from cosmos_demo.errors import DemoError, EngineError, RequestError
 from cosmos_demo.events import Event, Preview
+from cosmos_demo.generator.modes import MODES, Mode
 from cosmos_demo.settings import Settings
 from cosmos_demo.ui import forms
 from cosmos_demo.ui.running import Moment, advance
@@ -32,6 +33,8 @@ MODEL = "model"
 """Concurrency id of all listeners that use the model; in truth the engine's own queue lets them through one by one."""
 
 Values = dict[str, Any]
+Run = Callable[[Values], Iterator[Any]]
+"""What an endpoint does: gets the inputs by name, yields outputs, the result last."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ INPUTS = {
     "video": Input(gr.FileData, "Video file of any common kind."),
     "task": Input(str, "Name of a Reasoner task; chat sends the prompt as it is.", "chat"),
     "reasoning": Input(bool, "Think before answering.", False),
-    "max_new_tokens": Input(int, "Longest answer, 1 to 4096 tokens.", 512),
+    "max_new_tokens": Input(int, "Longest answer, 1 to 4096 tokens."),
     "temperature": Input(float, "Of sampling; 0 always takes the likeliest token."),
     "top_p": Input(float, "Of sampling, 0 to 1."),
     "top_k": Input(int, "Of sampling."),
@@ -77,26 +80,7 @@ INPUTS = {
     "mode": Input(str, "Generator mode the prompt is for, for example text-to-video.", "text-to-video"),
 }
 
-_ASK = "prompt image video task reasoning max_new_tokens temperature top_p top_k seed"
-_PICTURE = "prompt negative_prompt resolution aspect_ratio steps guidance_scale seed flow_shift"
-_VIDEO = f"{_PICTURE} num_frames fps sound"
-_ACTION = "prompt domain chunk_size fps view_point resolution steps guidance_scale seed flow_shift"
-
-GENERATORS = {
-    "text-to-image": ("Make a picture from a text.", _PICTURE),
-    "text-to-video": ("Make a video from a text.", _VIDEO),
-    "image-to-video": ("Make a video that starts with a picture.", f"image {_VIDEO}"),
-    "video-to-video": ("Continue a video.", f"video condition_frames keep {_VIDEO}"),
-    "policy": ("From a first frame and a task, predict the actions and the video of them.", f"image {_ACTION}"),
-    "forward-dynamics": ("From a first frame and actions, predict the video.", f"image actions {_ACTION}"),
-    "inverse-dynamics": ("From a video, tell the actions.", f"video {_ACTION}"),
-    "transfer": (
-        "Make a video that follows control videos.",
-        f"control kind compute more_controls control_guidance {_VIDEO}",
-    ),
-}
-"""Mode to what its endpoint does and takes; the endpoint has the mode's name with underscores."""
-
+ANSWER = ("prompt", "image", "video", "task", "reasoning", "max_new_tokens", "temperature", "top_p", "top_k", "seed")
 FILES = ("image", "video", "control")
 
 
@@ -129,21 +113,21 @@ def add_endpoints(engine: Engine, settings: Settings) -> None:
     def status(values: Values) -> Iterator[dict[str, Any]]:
         yield {**asdict(engine.status()), "capabilities": asdict(engine.capabilities())}
 
-    # One more than the engine's queue holds, so that the engine refuses it and not the framework lets it wait.
-    queue = {"concurrency_id": MODEL, "concurrency_limit": settings.queue_size + 2}
-    for mode, (text, takes) in GENERATORS.items():
-        run = {"transfer": transfer, "inverse-dynamics": inverse_dynamics}.get(mode, partial(generate, mode))
-        returns = dict if mode == "inverse-dynamics" else tuple[gr.FileData, dict]
-        gr.api(_endpoint(mode.replace("-", "_"), text, takes, returns, run), **queue)
+    def add(name: str, text: str, inputs: Sequence[str], returns: Any, run: Run) -> None:
+        # One more than the engine's queue holds, so that the engine refuses it and not the framework lets it wait.
+        limit = settings.queue_size + 2
+        gr.api(_endpoint(name, text, inputs, returns, run), concurrency_id=MODEL, concurrency_limit=limit)
+
+    add("answer", "Answers a question about words, a picture or a video.", ANSWER, tuple[str, dict], answer)
+    for mode in MODES.values():
+        name, returns, run = mode.name.replace("-", "_"), tuple[gr.FileData, dict], partial(generate, mode.name)
+        if mode.name == "transfer":
+            run = transfer
+        elif mode.name == "inverse-dynamics":
+            returns, run = dict, inverse_dynamics
+        add(name, mode.description, _inputs(mode), returns, run)
     gr.api(
-        _endpoint("answer", "Answer a question about a text, a picture or a video.", _ASK, tuple[str, dict], answer),
-        **queue,
-    )
-    gr.api(
-        _endpoint(
-            "status", "Tell the checkpoint, what it can do, where it runs, and what it does now.", "", dict, status
-        ),
-        queue=False,
+        _endpoint("status", "Tells the checkpoint, its abilities, and what it does now.", (), dict, status), queue=False
     )
 
 
@@ -152,16 +136,19 @@ def _file(written: forms.Written) -> gr.FileData | None:
     return gr.FileData(path=str(shown)) if shown else None
 
 
-def _endpoint(
-    name: str, text: str, takes: str, returns: Any, run: Callable[[Values], Iterator[Any]]
-) -> Callable[..., Iterator[Any]]:
+def _inputs(mode: Mode) -> list[str]:
+    """Names of the inputs of a mode's endpoint, what the mode needs first."""
+    controls = ("control", "kind", "compute", "more_controls")
+    needs = [name for field in mode.needs for name in (controls if field == "controls" else (field,))]
+    return [*needs, *mode.takes, *mode.defaults, *(("chunk_size", "fps") if mode.acts else ()), "seed"]
+
+
+def _endpoint(name: str, text: str, names: Sequence[str], returns: Any, run: Run) -> Callable[..., Iterator[Any]]:
     """Make the function of an endpoint, whose signature and docstring tell clients what it takes and gives.
 
     Args:
-        takes: Names of `INPUTS`; the first is required.
-        run: Gets the values by name and yields the outputs.
+        names: Those of `INPUTS` that it takes; the first is required.
     """
-    names = list(dict.fromkeys(takes.split()))
 
     def endpoint(*values: Any) -> Iterator[Any]:
         with _plain_errors(name):

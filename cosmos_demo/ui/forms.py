@@ -23,6 +23,7 @@ from cosmos_demo.engines.base import Capabilities
 from cosmos_demo.errors import RequestError
 from cosmos_demo.events import Answered, Generated
 from cosmos_demo.media import Clip
+from cosmos_demo.reasoner.tasks import TASKS
 from cosmos_demo.requests import AnswerRequest, GenerateRequest, Turn
 
 MAX_TEXT = 50_000
@@ -50,8 +51,11 @@ def answer_request(values: Mapping[str, Any], history: Sequence[Turn] = ()) -> A
     pictures = given.pop("images", ())
     pictures = pictures if isinstance(pictures, list | tuple) else [pictures]
     clip = given.pop("video", None)
+    plain = {"prompt": "", "task": "chat"} | _plain(AnswerRequest, given)
+    if plain["task"] in TASKS:
+        plain = {"max_new_tokens": TASKS[plain["task"]].max_new_tokens} | plain
     return AnswerRequest(
-        **{"prompt": ""} | _plain(AnswerRequest, given),
+        **plain,
         images=tuple(media.read_image(_path(picture, "image")) for picture in pictures),
         video=None if clip is None else media.read_clip(_path(clip, "video"), QUESTION_FPS, QUESTION_FRAMES, even=True),
         history=tuple(history),
