@@ -180,13 +180,12 @@ def test_numbers_that_no_clip_can_be_read_with_are_left_to_validation(clip: str,
 def test_actions_come_as_rows_text_or_file(tmp_path: Path) -> None:
     rows = [[0.5, -1, 0.1], [0, 1, 2]]
     file = tmp_path / "actions.json"
-    for content in (rows, {"actions": rows, "record": {}}):
-        file.write_text(json.dumps(content))
-        for given in (content, json.dumps(content), file):
-            actions = generate("forward-dynamics", actions=given).actions
-            assert actions is not None
-            assert actions.dtype == np.float32
-            np.testing.assert_array_equal(actions, np.asarray(rows, np.float32))
+    file.write_text(json.dumps({"actions": rows, "record": {}}))
+    for given in (rows, json.dumps(rows), file):
+        actions = generate("forward-dynamics", actions=given).actions
+        assert actions is not None
+        assert actions.dtype == np.float32
+        np.testing.assert_array_equal(actions, np.asarray(rows, np.float32))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +197,7 @@ def test_actions_come_as_rows_text_or_file(tmp_path: Path) -> None:
     ids=lambda value: repr(value)[:16],
 )
 def test_not_actions(value: Any) -> None:
-    assert "rows of numbers" in refused("actions", generate, mode="forward-dynamics", actions=value)
+    assert refused("actions", generate, mode="forward-dynamics", actions=value)
 
 
 def test_details_of_an_answer_are_json() -> None:

@@ -22,6 +22,7 @@ from cosmos_demo import media
 from cosmos_demo.engines.base import Capabilities
 from cosmos_demo.errors import RequestError
 from cosmos_demo.events import Answered, Generated
+from cosmos_demo.generator import actions
 from cosmos_demo.media import Clip
 from cosmos_demo.reasoner.tasks import TASKS
 from cosmos_demo.requests import AnswerRequest, GenerateRequest, Turn
@@ -108,7 +109,7 @@ def details(result: Answered | Generated) -> dict[str, Any]:
         model's normalised action space, where the mode has them.
     """
     if isinstance(result, Generated):
-        acted = {} if result.actions is None else {"actions": _shortest(result.actions)}
+        acted = {} if result.actions is None else {"actions": json.loads(actions.to_json(result.actions))}
         return {"record": result.record, **acted}
     found = {
         "boxes": [asdict(box) for box in result.boxes],
@@ -215,14 +216,7 @@ def _rows(value: Any) -> np.ndarray:
     """Actions as float32 ``[T, D]`` from the path of a JSON file, JSON text or rows."""
     if isinstance(value, Path):
         value = media.read_comment(value, "actions")
-    try:
-        value = json.loads(value) if isinstance(value, str) else value
-        rows = np.asarray(value["actions"] if isinstance(value, dict) else value, dtype=np.float64)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        rows = np.empty(0)
-    if rows.ndim != 2 or not rows.size or not (abs(rows) < np.finfo(np.float32).max).all():
-        raise RequestError("actions", "Give rows of numbers, all of one width, for example [[0.1, 0], [0.2, 0]].")
-    return rows.astype(np.float32)
+    return actions.read_rows(value) if isinstance(value, str) else actions.as_rows(value)
 
 
 def _source(path: Any, field: str, request: GenerateRequest, capabilities: Capabilities) -> Clip:
@@ -246,8 +240,3 @@ def _shown(value: Any) -> str:
 
 
 _READERS = {str: _text, float: _number, int: _whole, bool: _switch}
-
-
-def _shortest(rows: np.ndarray) -> list[list[float]]:
-    """Rows with the shortest digits that name each float32 exactly, not the longer ones of its float64 twin."""
-    return rows.astype(np.float32).astype(str).astype(np.float64).tolist()
