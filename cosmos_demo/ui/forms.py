@@ -23,6 +23,8 @@ from cosmos_demo.engines.base import Capabilities
 from cosmos_demo.errors import RequestError
 from cosmos_demo.events import Answered, Generated
 from cosmos_demo.generator import actions
+from cosmos_demo.generator.modes import MODES
+from cosmos_demo.generator.validate import defaults_for
 from cosmos_demo.media import Clip
 from cosmos_demo.reasoner.tasks import TASKS
 from cosmos_demo.requests import AnswerRequest, GenerateRequest, Turn
@@ -67,7 +69,7 @@ def generate_request(mode: str, values: Mapping[str, Any], capabilities: Capabil
     """Make a request from the fields of `GenerateRequest` by name.
 
     Args:
-        mode: One of ``generator.modes``.
+        mode: One of `generator.modes.MODES`.
         values: Media are paths; ``controls`` maps a kind of control to its path; ``actions`` is the path of a JSON
             file (a `Path`, not a string), JSON text, or rows of numbers.
         capabilities: Of the loaded checkpoint; clips are read at the rate that it will run at.
@@ -78,14 +80,16 @@ def generate_request(mode: str, values: Mapping[str, Any], capabilities: Capabil
     """
     given = _given(values)
     picture, clip = given.pop("image", None), given.pop("video", None)
-    controls = given.pop("controls", {})
+    controls = _given(given.pop("controls", {}))
     rows = given.pop("actions", None)
-    request = GenerateRequest(mode=mode, **_plain(GenerateRequest, given))
+    plain = _plain(GenerateRequest, given)
+    request = GenerateRequest(mode=mode, **plain)
+    planned = defaults_for(MODES[mode], capabilities, request.domain, controls) | plain
     return replace(
         request,
         image=None if picture is None else media.read_image(_path(picture, "image")),
-        video=None if clip is None else _source(clip, "video", request, capabilities),
-        controls={kind: _source(path, kind, request, capabilities) for kind, path in _given(controls).items()},
+        video=None if clip is None else _source(clip, "video", request, planned),
+        controls={kind: _source(path, kind, request, planned) for kind, path in controls.items()},
         actions=None if rows is None else _rows(rows),
     )
 
@@ -219,13 +223,12 @@ def _rows(value: Any) -> np.ndarray:
     return actions.read_rows(value) if isinstance(value, str) else actions.as_rows(value)
 
 
-def _source(path: Any, field: str, request: GenerateRequest, capabilities: Capabilities) -> Clip:
-    """Read the part of a clip that the mode uses, at the rate it will run at."""
-    fps = _within(request.fps or capabilities.defaults.get("fps") or 24, 1, 60)
-    wanted = {"video-to-video": request.condition_frames, "inverse-dynamics": (request.chunk_size or 16) + 1}
-    frames = _within(wanted.get(request.mode, request.num_frames or media.MAX_FRAMES), 1, media.MAX_FRAMES)
+def _source(path: Any, field: str, request: GenerateRequest, planned: Mapping[str, Any]) -> Clip:
+    """Read the part of a clip that the mode uses, at the rate that is ``planned``."""
+    frames = {"video-to-video": request.condition_frames, "inverse-dynamics": planned.get("chunk_size", 0) + 1}
+    most = _within(frames.get(request.mode, planned.get("num_frames", media.MAX_FRAMES)), 1, media.MAX_FRAMES)
     keep = "last" if request.mode == "video-to-video" and request.keep == "last" else "first"
-    return media.read_clip(_path(path, field), fps, frames, keep=keep, field=field)
+    return media.read_clip(_path(path, field), _within(planned["fps"], 1, 60), most, keep=keep, field=field)
 
 
 def _within(value: float, low: int, high: int) -> int:
