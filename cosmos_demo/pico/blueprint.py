@@ -7,6 +7,7 @@ Pico has the layout and the classes of ``nvidia/Cosmos3-Nano``, only smaller. ``
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from diffusers import (
     Cosmos3AVAEAudioTokenizer,
     Cosmos3OmniPipeline,
     Cosmos3OmniTransformer,
+    ModelMixin,
     UniPCMultistepScheduler,
 )
 from safetensors.torch import save_file
@@ -28,6 +30,7 @@ from transformers import (
     Qwen3VLVisionModel,
 )
 
+from cosmos_demo.pico import language, world
 from cosmos_demo.pico.tokenizer import VOCAB_SIZE, save_tokenizer, train_tokenizer
 
 SHARD_BYTES = 9_000_000
@@ -42,7 +45,7 @@ SOUND_RATE = 16_000
 
 TRANSFORMER = {
     "hidden_size": HIDDEN_SIZE,
-    "intermediate_size": 672,
+    "intermediate_size": 704,
     "num_hidden_layers": 8,
     "num_attention_heads": 6,
     "num_key_value_heads": 2,
@@ -300,15 +303,17 @@ def _initialise(transformer: Cosmos3OmniTransformer) -> None:
             torch.nn.init.normal_(parameter, std=0.02 / (2 * depth) ** 0.5 if into_stream else 0.02)
 
 
-def _save_diffusers(model: torch.nn.Module, folder: Path) -> None:
-    keep = {name: value.clone() for name, value in model.state_dict().items()}
+def _save_diffusers(model: ModelMixin, folder: Path) -> None:
+    """Save a rounded twin: the model itself may be in the middle of training and is left alone."""
     fp32 = tuple(model._keep_in_fp32_modules or ())
+    with torch.device("meta"):
+        twin = type(model).from_config(model.config)
     stored = {
-        name: value.float() if name.split(".")[0] in fp32 else value.to(torch.bfloat16) for name, value in keep.items()
+        name: value.float() if name.split(".")[0] in fp32 else value.to(torch.bfloat16)
+        for name, value in model.state_dict().items()
     }
-    model.load_state_dict(stored, assign=True)
-    model.save_pretrained(folder, max_shard_size=SHARD_BYTES)
-    model.load_state_dict(keep, assign=True)
+    twin.load_state_dict(stored, assign=True)
+    twin.save_pretrained(folder, max_shard_size=SHARD_BYTES)
 
 
 def _write_root_index(folder: Path, vision_weights: dict[str, torch.Tensor]) -> None:
@@ -325,4 +330,16 @@ def _write_json(path: Path, value: object) -> None:
 
 
 def _world_sentences() -> list[str]:
-    return []
+    """Captions, questions and answers about some worlds, for the tokenizer to learn words from."""
+    generator, rng = torch.Generator().manual_seed(0), random.Random(0)
+    stills = language.scenes(world.sample_stills(1500, generator))
+    videos = language.scenes(world.sample_videos(500, 17, 10.0, generator))
+    cameras = language.scenes(world.sample_camera(300, 17, 10.0, generator)[0])
+    said = [language.caption_image(scene, rng) for scene in stills]
+    said += [language.caption_video(scene, rng) for scene in videos]
+    said += [language.caption_camera(scene, rng) for scene in cameras]
+    for scene in stills:
+        said += [*language.asked(scene, rng, language.KINDS, reasoning=0.2)]
+    for scene in videos:
+        said += [*language.asked(scene, rng, language.VIDEO_KINDS)]
+    return said

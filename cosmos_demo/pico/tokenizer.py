@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from transformers import Qwen2Tokenizer
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
-VOCAB_SIZE = 2048
+VOCAB_SIZE = 1024
 """Rows of the embedding; the tokenizer may use a few less, as in the published checkpoints."""
 
 SPECIAL_TOKENS = (
@@ -127,7 +127,6 @@ def train_tokenizer(sentences: Iterable[str] = ()) -> Qwen2Tokenizer:
     )
     trainer = trainers.BpeTrainer(
         vocab_size=VOCAB_SIZE - len(SPECIAL_TOKENS) - len(PLAIN_TOKENS),
-        min_frequency=2,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
