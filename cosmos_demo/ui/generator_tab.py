@@ -1,0 +1,162 @@
+"""The frame of every Generator tab: mode, inputs and controls from the catalogue to the left, results to the right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+import gradio as gr
+
+from cosmos_demo.events import Event
+from cosmos_demo.generator.modes import MODES
+from cosmos_demo.ui import controls, examples, forms, running
+from cosmos_demo.ui.context import Context
+from cosmos_demo.ui.form import Form, Updates, joined
+from cosmos_demo.ui.results import Results
+
+SAMPLING = ("negative_prompt", "steps", "guidance_scale", "flow_shift")
+"""Advanced controls of every tab, beside the seed."""
+
+Layout = tuple[str | tuple[str, ...], ...]
+"""Fields one below the other; those of a tuple side by side."""
+
+
+class GeneratorTab:
+    """A tab for one mode, or for several that share most of their controls.
+
+    A mode shows those controls whose fields it needs, takes or has a default for.
+
+    Attributes:
+        name: Id of the tab.
+        modes: Its modes; the first is chosen to begin with.
+        main, advanced: The layout of its controls.
+        button, hint: What starts a run, and what to do before the first one.
+        clip: Whether results are clips.
+    """
+
+    name: str
+    modes: tuple[str, ...]
+    main: Layout
+    advanced: Layout = SAMPLING
+    button: str
+    hint: str
+    clip = True
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.form = Form()
+        self._examples = examples.of(self.name)
+        self._cards = examples.cards(self._examples, self.name)
+        with gr.Row(elem_classes="bench"):
+            with gr.Column(elem_classes="controls"):
+                self._build_controls()
+            with gr.Column(elem_classes="results"):
+                self.results = Results(context, self.name, self.hint, self.clip)
+        self._listen()
+
+    def values(self, given: Mapping[Any, Any]) -> tuple[str, dict[str, Any]]:
+        """The chosen mode and the values of its fields, from what Gradio hands a listener."""
+        values = self.form.values(given)
+        mode = values.pop("mode")
+        return mode, {field: value for field, value in values.items() if field in controls.fields(MODES[mode])}
+
+    def fill(self, values: Mapping[str, Any]) -> Updates:
+        """The updates that set the form to ``values`` by field, ``mode`` among them, and the rest to the defaults."""
+        mode = values.get("mode", self.modes[0])
+        started = controls.defaults(MODES[mode], self.context.can)
+        return joined(self.form.fill({"mode": mode, **started, **values}), self._arranged(mode))
+
+    def receive(self, field: str, path: str, mode: str) -> Updates:
+        """The updates that put a file from another tab into the form and leave the rest as it is."""
+        sent = {self.form["mode"]: gr.update(value=mode), self.form[field]: gr.update(value=path)}
+        return joined(sent, self._arranged(mode))
+
+    @property
+    def outputs(self) -> list[Any]:
+        """What `fill` and `receive` may change."""
+        return [*self.form.controls, self._about, self._run]
+
+    # Layout
+
+    def _build_controls(self) -> None:
+        chosen = self.modes[0]
+        titles = [(MODES[mode].title, mode) for mode in self.modes]
+        several = len(self.modes) > 1
+        mode = gr.Radio(titles, value=chosen, label="Mode", visible=several, elem_id=f"{self.name}-mode")
+        self.form.add("mode", mode)
+        self._about = gr.HTML(self._tell(chosen))
+        self._lay(self.main)
+        self._run, self._stop = running.buttons(self.button, self.name)
+        self._run.interactive = chosen not in self.context.can.unavailable
+        with gr.Accordion("Advanced", open=False):
+            self._lay(self.advanced)
+            self.form.add_seed()
+
+    def _lay(self, layout: Layout) -> None:
+        for line in layout:
+            if isinstance(line, str):
+                self._add(line)
+            else:
+                with gr.Row():
+                    for field in line:
+                        self._add(field)
+
+    def _add(self, field: str) -> None:
+        """Put the control for ``field`` here, with the defaults of the first mode that has it."""
+        mode = next(MODES[mode] for mode in self.modes if field in controls.fields(MODES[mode]))
+        control = self.form.add(field, controls.create(field, self.name, mode, self.context.can))
+        control.visible = field in controls.fields(MODES[self.modes[0]])
+
+    def _tell(self, mode: str) -> str:
+        """What the mode does, or why the checkpoint can't do it."""
+        reason = self.context.can.unavailable.get(mode)
+        if reason:
+            return f'<p class="reason">{escape(reason)}</p>'
+        return f'<p class="about">{escape(MODES[mode].description)}</p>'
+
+    def _arranged(self, name: str) -> Updates:
+        """The updates that show what the mode takes."""
+        mode = MODES[name]
+        shown = {
+            control: gr.update(visible=field in controls.fields(mode))
+            for field, control in self.form.items()
+            if field not in ("mode", "seed")
+        }
+        prompt = gr.update(placeholder=mode.example, visible="prompt" in controls.fields(mode))
+        return shown | {
+            self._about: gr.update(value=self._tell(name)),
+            self._run: gr.update(interactive=name not in self.context.can.unavailable),
+            self.form["prompt"]: prompt,
+        }
+
+    # Behaviour
+
+    def _listen(self) -> None:
+        quick = {"show_progress": "hidden", "queue": False, "api_visibility": "private"}
+        self.form["mode"].input(self._arranged, self.form["mode"], self.outputs, **quick)
+        running_ = {
+            "fn": self._go,
+            "inputs": set(self.form.controls),
+            "outputs": [*self.results.outputs, self._run, self._stop],
+            "show_progress": "hidden",
+            "concurrency_limit": None,
+            "api_visibility": "private",
+        }
+        self._run.click(**running_)
+        chosen = self._cards.click(examples.chosen(self._examples, self.fill), outputs=self.outputs, **quick)
+        chosen.success(**running_)
+        self._stop.click(self._halt, **quick)
+        self.results.reuse.click(self.form.keep_seed, self.results.seed, self.form.seed, **quick)
+
+    def _go(self, given: dict[Any, Any], request: gr.Request) -> Iterator[Updates]:
+        mode, values = self.values(given)
+
+        def begin() -> Iterator[Event]:
+            return self.context.engine.generate(forms.generate_request(mode, values, self.context.can))
+
+        source = values.get("video")
+        yield from self.results.play(begin, request.session_hash, self._run, self._stop, source)
+
+    def _halt(self, request: gr.Request) -> None:
+        self.context.runs.stop(request.session_hash, self.name)
