@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
+import gradio as gr
 import numpy as np
 
 from cosmos_demo.errors import DemoError, RequestError
@@ -37,6 +39,7 @@ class Moment:
         preview: The newest estimate of the picture, uint8 ``[H, W, 3]``.
         text, thinking: The answer so far.
         result: The last event of a run that finished.
+        kept: What ``keep`` of `Runs.watch` made of it.
         error: Why it failed.
         cancelled: Somebody stopped it.
     """
@@ -49,6 +52,7 @@ class Moment:
     text: str = ""
     thinking: str = ""
     result: Answered | Generated | None = None
+    kept: Any = None
     error: str = ""
     cancelled: bool = False
 
@@ -87,8 +91,14 @@ class Runs:
     def __init__(self) -> None:
         self._live: dict[tuple[str, str], _Live] = {}
 
-    def watch(self, begin: Callable[[], Iterator[Event]], visitor: str, tab: str) -> Iterator[Moment]:
-        """Run what ``begin`` starts and yield its moments; the last one is over.
+    def watch(
+        self,
+        begin: Callable[[], Iterator[Event]],
+        visitor: str,
+        tab: str,
+        keep: Callable[[Any], Any] = lambda result: None,
+    ) -> Iterator[Moment]:
+        """Run what ``begin`` starts, let ``keep`` have its result, and yield the moments; the last one is over.
 
         A run of the same visitor on the same tab is stopped first. Closing this iterator stops the run: that is what
         happens when the visitor leaves.
@@ -101,7 +111,9 @@ class Runs:
             for event in live.begin(begin):
                 moment = advance(moment, event)
                 now = time.monotonic()
-                if now - drawn >= SHORTEST or isinstance(event, Queued | Loading | Phase) or moment.over:
+                if moment.result is not None:
+                    yield replace(moment, kept=keep(moment.result))
+                elif now - drawn >= SHORTEST or isinstance(event, Queued | Loading | Phase):
                     drawn = now
                     yield moment
             if not moment.over:
@@ -120,6 +132,19 @@ class Runs:
         """Stop this visitor's run on this tab, if there is one."""
         if live := self._live.get((visitor, tab)):
             live.stop()
+
+
+def buttons(label: str, name: str) -> tuple[gr.Button, gr.Button]:
+    """The button that runs a tab and the one that stops it, which shows only while there is something to stop."""
+    with gr.Row(elem_classes="actions"):
+        run = gr.Button(label, variant="primary", elem_id=f"{name}-run", scale=3)
+        stop = gr.Button("Stop", variant="stop", elem_id=f"{name}-stop", scale=1, visible=False)
+    return run, stop
+
+
+def switched(run: gr.Button, stop: gr.Button, moment: Moment) -> dict[Any, Any]:
+    """The updates of both buttons at a moment of the run."""
+    return {run: gr.Button(interactive=moment.over), stop: gr.Button(visible=not moment.over)}
 
 
 def advance(moment: Moment, event: Event) -> Moment:

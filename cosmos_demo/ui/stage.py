@@ -15,18 +15,22 @@ from cosmos_demo.ui.running import Moment
 
 def empty(hint: str) -> str:
     """The stage before anything ran; ``hint`` says what to do."""
-    return _frame("empty", f'{_LENS}<p class="hint">{escape(hint)}</p>')
+    return _frame("empty", False, f'{_LENS}<p class="hint">{escape(hint)}</p>')
 
 
-def draw(moment: Moment) -> str:
-    """The stage at one moment of a run, or how the run ended without a result."""
+def draw(moment: Moment, low: bool = False) -> str:
+    """The stage at one moment of a run, or how the run ended without a result; ``low`` for runs without pictures."""
     if moment.error:
-        return _frame("failed", f'<p class="headline">This did not work</p><p class="hint">{escape(moment.error)}</p>')
-    picture = f'<img src="{_data_url(moment.preview)}" alt="Preview" decoding="sync">' if moment.preview is not None else ""
+        return _frame(
+            "failed", low, f'<p class="headline">This did not work</p><p class="hint">{escape(moment.error)}</p>'
+        )
+    picture = (
+        f'<img src="{_data_url(moment.preview)}" alt="Preview" decoding="sync">' if moment.preview is not None else ""
+    )
     if moment.cancelled:
-        return _frame("cancelled", f'{picture}<p class="headline">Stopped</p>')
-    waiting = "" if picture else _LENS
-    return _frame("running", f"{picture}{waiting}{_meter(moment)}")
+        return _frame("cancelled", low, f'{picture}<p class="headline">Stopped</p>')
+    waiting = "" if picture or low else _LENS
+    return _frame("running", low, f"{picture}{waiting}{_meter(moment)}")
 
 
 def hidden() -> gr.HTML:
@@ -51,8 +55,8 @@ def _meter(moment: Moment) -> str:
     return f'<div class="meter"><p><span class="words">{escape(moment.words)}</span>{clock}</p>{bar}</div>'
 
 
-def _frame(state: str, inside: str) -> str:
-    return f'<div class="stage {state}" data-state="{state}" aria-live="polite">{inside}</div>'
+def _frame(state: str, low: bool, inside: str) -> str:
+    return f'<div class="stage {state}{" low" if low else ""}" data-state="{state}" aria-live="polite">{inside}</div>'
 
 
 def _data_url(frame: np.ndarray) -> str:

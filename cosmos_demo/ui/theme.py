@@ -49,12 +49,14 @@ def make() -> gr.themes.Base:
         neutral_hue=_STONE,
         radius_size=gr.themes.sizes.radius_md,
         spacing_size=gr.themes.sizes.spacing_md,
-        font=(gr.themes.LocalFont("IBM Plex Sans", weights=(400, 600)), "system-ui", "sans-serif"),
+        font=(gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700)), "system-ui", "sans-serif"),
         font_mono=(gr.themes.LocalFont("IBM Plex Mono"), "ui-monospace", "monospace"),
     )
     return theme.set(
         body_background_fill="*neutral_50",
         body_background_fill_dark="*neutral_950",
+        body_text_color_subdued="*neutral_500",
+        body_text_color_subdued_dark="*neutral_400",
         block_background_fill="white",
         block_background_fill_dark="*neutral_900",
         block_border_width="1px",

@@ -1,4 +1,4 @@
-"""Times of a clip as rows that seek its player, and values over the clip's time as a plot. HTML; the script moves both."""
+"""Times of a clip as rows that seek its player, and values over its time as a plot; the page's script moves both."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _chart(title: str, values: np.ndarray, channels: Sequence[tuple[int, str]], 
         at = 100 * high / (high - low)
         zero = f'<line class="zero" x1="0" x2="100" y1="{at:.2f}" y2="{at:.2f}"/>'
     return (
-        f'<figure><figcaption><b>{escape(title)}</b>{legend}</figcaption>'
+        f"<figure><figcaption><b>{escape(title)}</b>{legend}</figcaption>"
         f'<div class="chart"><span class="high">{high:.2f}</span><span class="low">{low:.2f}</span>'
         f'<div class="track" data-seekable><svg viewBox="0 0 100 100" preserveAspectRatio="none">{zero}{lines}</svg>'
         f'<i class="playhead"></i></div></div></figure>'
