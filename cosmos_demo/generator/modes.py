@@ -67,8 +67,9 @@ class Mode:
     example: str = ""
 
     @property
-    def makes_video(self) -> bool:
-        return self.name not in ("text-to-image", "inverse-dynamics")
+    def makes_picture(self) -> bool:
+        """Whether frames come out, one or many."""
+        return self.name != "inverse-dynamics"
 
     @property
     def acts(self) -> bool:

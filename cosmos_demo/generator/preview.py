@@ -1,4 +1,4 @@
-"""A glimpse of the picture while it is denoised: the current clean estimate, through a linear map instead of the VAE."""
+"""A glimpse of the picture while it is denoised: the clean estimate, through a linear map instead of the VAE."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def frame(estimate: Tensor, vae: AutoencoderKLWan) -> np.ndarray:
     """The middle frame of a clean estimate.
 
     Args:
-        estimate: Normalised latents ``[1, C, T, h, w]``.
+        estimate: Normalised latents ``[..., C, T, h, w]`` of one sample.
         vae: Whose latents they are; its colours are measured once (`colour_map`).
 
     Returns:
         uint8 ``[16 h, 16 w, 3]``.
     """
-    cells = estimate[0, :, estimate.shape[2] // 2].float()
+    cells = estimate.reshape(estimate.shape[-4:])[:, estimate.shape[-3] // 2].float()
     weights = colour_map(vae).to(cells.device)
     colours = torch.einsum("chw,cd->hwd", cells, weights[:-1]) + weights[-1]
     small = (colours.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()

@@ -218,7 +218,7 @@ def _with_chunk(request: GenerateRequest, asked: GenerateRequest) -> GenerateReq
         raise RequestError(
             "chunk_size", f"{chunk} actions; the model works in multiples of 4, such as {chunk // 4 * 4 or 4}."
         )
-    return replace(request, chunk_size=chunk, num_frames=chunk + 1)
+    return replace(request, chunk_size=chunk)
 
 
 def _one_of(field: str, value: object, allowed: Iterable[object]) -> None:
