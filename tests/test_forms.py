@@ -12,8 +12,9 @@ import pytest
 
 from cosmos_demo import media, records
 from cosmos_demo.engines.base import Capabilities
-from cosmos_demo.errors import RequestError
+from cosmos_demo.errors import EngineError, RequestError
 from cosmos_demo.events import Answered, Box, Generated, Point, Span
+from cosmos_demo.generator import controls
 from cosmos_demo.requests import AnswerRequest, GenerateRequest
 from cosmos_demo.ui import forms
 
@@ -198,6 +199,46 @@ def test_actions_come_as_rows_text_or_file(tmp_path: Path) -> None:
 )
 def test_not_actions(value: Any) -> None:
     assert refused("actions", generate, mode="forward-dynamics", actions=value)
+
+
+def test_edges_and_blur_are_computed_from_an_ordinary_clip(clip: str) -> None:
+    clips = {"edge": clip, "blur": clip, "depth": clip}
+    given, computed = (
+        generate("transfer", controls=clips, num_frames=5, compute=compute).controls for compute in (False, True)
+    )
+    np.testing.assert_array_equal(given["edge"].frames, given["depth"].frames)
+    np.testing.assert_array_equal(computed["edge"].frames, controls.edges(given["edge"]).frames)
+    np.testing.assert_array_equal(computed["blur"].frames, controls.blur(given["blur"]).frames)
+    np.testing.assert_array_equal(computed["depth"].frames, given["depth"].frames)
+
+
+def test_a_prompt_is_written_out_with_the_size_and_length_of_the_run() -> None:
+    request = forms.upsample_request("a ball falls", "text-to-video")
+    assert request.task == "upsample"
+    assert "a ball falls" in request.prompt
+    answer = Answered('Here: {"scene_imagination": "hm", "temporal_caption": "Ein Ball fällt."}')
+    values = {"num_frames": "49", "fps": 24, "resolution": 480, "prompt": "a ball falls", "video": "ignored.mp4"}
+    text = forms.upsampled(answer, "text-to-video", values, CAN)
+    assert text.isascii()
+    assert json.loads(text) == {
+        "temporal_caption": "Ein Ball fällt.",
+        "resolution": {"H": 480, "W": 832},
+        "aspect_ratio": "16,9",
+        "duration": "2s",
+        "fps": 24,
+    }
+
+
+@pytest.mark.parametrize("mode", ["policy", "text-to-smell", None, 3, []])
+def test_prompts_that_stay_plain(mode: Any) -> None:
+    assert "text-to-image" in refused("mode", forms.upsample_request, prompt="a ball", mode=mode)
+
+
+def test_prompts_that_can_not_be_written_out() -> None:
+    assert refused("prompt", forms.upsample_request, prompt="  ", mode="text-to-image")
+    assert refused("prompt", forms.upsample_request, prompt=3, mode="text-to-image")
+    with pytest.raises(EngineError, match="no structured prompt"):
+        forms.upsampled(Answered("a ball"), "text-to-image", {}, CAN)
 
 
 def test_details_of_an_answer_are_json() -> None:

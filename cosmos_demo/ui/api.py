@@ -81,6 +81,7 @@ INPUTS = {
 }
 
 ANSWER = ("prompt", "image", "video", "task", "reasoning", "max_new_tokens", "temperature", "top_p", "top_k", "seed")
+UPSAMPLE = ("prompt", "mode", "image")
 FILES = ("image", "video", "control")
 
 
@@ -104,11 +105,20 @@ def add_endpoints(engine: Engine, settings: Settings) -> None:
                 yield _file(forms.write_result(moment.result, settings.outputs)), forms.details(moment.result)
 
     def transfer(values: Values) -> Iterator[tuple[gr.FileData | None, dict[str, Any]]]:
-        values["controls"] = {values.pop("kind"): values.pop("control"), **(values.pop("more_controls") or {})}
+        more = values.pop("more_controls") or {}
+        if not isinstance(more, dict):
+            raise RequestError("more_controls", "Give control videos by kind, for example {'depth': file}.")
+        values["controls"] = {str(values.pop("kind")): values.pop("control"), **more}
         return generate("transfer", values)
 
     def inverse_dynamics(values: Values) -> Iterator[dict[str, Any]]:
         return (details for _, details in generate("inverse-dynamics", values))
+
+    def upsample_prompt(values: Values) -> Iterator[str]:
+        prompt, mode, image = (values[name] for name in UPSAMPLE)
+        for moment in _moments(engine.answer(forms.upsample_request(prompt, mode, image))):
+            done = moment.result is not None
+            yield forms.upsampled(moment.result, mode, {}, engine.capabilities()) if done else moment.text
 
     def status(values: Values) -> Iterator[dict[str, Any]]:
         yield {**asdict(engine.status()), "capabilities": asdict(engine.capabilities())}

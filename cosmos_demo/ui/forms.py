@@ -20,10 +20,10 @@ import numpy as np
 
 from cosmos_demo import media
 from cosmos_demo.engines.base import Capabilities
-from cosmos_demo.errors import RequestError
+from cosmos_demo.errors import EngineError, RequestError
 from cosmos_demo.events import Answered, Generated
-from cosmos_demo.generator import actions
-from cosmos_demo.generator.modes import MODES
+from cosmos_demo.generator import actions, controls, prompts
+from cosmos_demo.generator.modes import MODES, size
 from cosmos_demo.generator.validate import defaults_for
 from cosmos_demo.media import Clip
 from cosmos_demo.reasoner.tasks import TASKS
@@ -71,7 +71,8 @@ def generate_request(mode: str, values: Mapping[str, Any], capabilities: Capabil
     Args:
         mode: One of `generator.modes.MODES`.
         values: Media are paths; ``controls`` maps a kind of control to its path; ``actions`` is the path of a JSON
-            file (a `Path`, not a string), JSON text, or rows of numbers.
+            file (a `Path`, not a string), JSON text, or rows of numbers. Beside the fields ``compute`` says that the
+            clips for edge and blur are ordinary ones, whose edges are to be found and which are to be blurred.
         capabilities: Of the loaded checkpoint; clips are read at the rate that it will run at.
 
     Raises:
@@ -80,18 +81,55 @@ def generate_request(mode: str, values: Mapping[str, Any], capabilities: Capabil
     """
     given = _given(values)
     picture, clip = given.pop("image", None), given.pop("video", None)
-    controls = _given(given.pop("controls", {}))
+    clips, compute = _given(given.pop("controls", {})), _switch(given.pop("compute", False), "compute")
     rows = given.pop("actions", None)
     plain = _plain(GenerateRequest, given)
     request = GenerateRequest(mode=mode, **plain)
-    planned = defaults_for(MODES[mode], capabilities, request.domain, controls) | plain
+    planned = defaults_for(MODES[mode], capabilities, request.domain, clips) | plain
     return replace(
         request,
         image=None if picture is None else media.read_image(_path(picture, "image")),
         video=None if clip is None else _source(clip, "video", request, planned),
-        controls={kind: _source(path, kind, request, planned) for kind, path in controls.items()},
+        controls={kind: _control(kind, path, compute, request, planned) for kind, path in clips.items()},
         actions=None if rows is None else _rows(rows),
     )
+
+
+def upsample_request(prompt: Any, mode: Any, image: Any = None) -> AnswerRequest:
+    """Make the question that lets the Reasoner write ``prompt`` out as a structured one for ``mode``.
+
+    Raises:
+        RequestError: for an empty prompt, a mode whose prompts stay plain, or a file that can't be read.
+    """
+    if not isinstance(mode, str) or mode not in MODES or MODES[mode].acts:
+        plain = ", ".join(name for name, known in MODES.items() if not known.acts)
+        raise RequestError("mode", f"{_shown(mode)} takes no structured prompt; choose one of {plain}.")
+    if prompt is None or _is_blank(prompt):
+        raise RequestError("prompt", "It is empty; say in a few words what to show.")
+    question = prompts.request(_text(prompt, "prompt"), mode)
+    return answer_request({"task": "upsample", "prompt": question, "images": image})
+
+
+def upsampled(answer: Answered, mode: str, values: Mapping[str, Any], capabilities: Capabilities) -> str:
+    """The structured prompt that `upsample_request` was answered with, with the size, length and rate of ``values``.
+
+    Args:
+        values: Fields of `GenerateRequest` by name, of which only these matter; those left out take their defaults.
+
+    Raises:
+        RequestError: naming a field of ``values`` with a value of the wrong type, or of no known size.
+        EngineError: when the answer holds no structured prompt.
+    """
+    given = {name: value for name, value in _given(values).items() if name in _SHAPE}
+    plan = defaults_for(MODES[mode], capabilities) | _plain(GenerateRequest, given)
+    structured = prompts.read(answer.text)
+    if structured is None:
+        raise EngineError("The Reasoner's answer holds no structured prompt; try again, or put it differently.")
+    try:
+        width, height = size(plan["resolution"], plan["aspect_ratio"])
+    except KeyError:
+        raise RequestError("resolution", f"{plan['resolution']} at {plan['aspect_ratio']} has no known size.") from None
+    return prompts.finish(structured, width, height, plan["aspect_ratio"], plan.get("num_frames", 1), plan.get("fps"))
 
 
 @dataclass(frozen=True)
@@ -231,6 +269,11 @@ def _source(path: Any, field: str, request: GenerateRequest, planned: Mapping[st
     return media.read_clip(_path(path, field), _within(planned["fps"], 1, 60), most, keep=keep, field=field)
 
 
+def _control(kind: str, path: Any, compute: bool, request: GenerateRequest, planned: Mapping[str, Any]) -> Clip:
+    clip = _source(path, kind, request, planned)
+    return _COMPUTED[kind](clip) if compute and kind in _COMPUTED else clip
+
+
 def _within(value: float, low: int, high: int) -> int:
     """The value, or the nearest one that can be read; ``generator.validate`` refuses what was changed here."""
     return int(min(max(value, low), high))
@@ -242,4 +285,6 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:36]} ..."
 
 
+_SHAPE = ("resolution", "aspect_ratio", "num_frames", "fps")
+_COMPUTED = {"edge": controls.edges, "blur": controls.blur}
 _READERS = {str: _text, float: _number, int: _whole, bool: _switch}
