@@ -46,7 +46,7 @@ MODULAR_PIPELINES = ("Cosmos3OmniModularPipeline", "Cosmos3DistilledModularPipel
 BLOCKS = ("Cosmos3OmniBlocks", "Cosmos3DistilledBlocks")
 """Block classes of these, named in ``modular_model_index.json``."""
 
-PICO_VOCABULARY = 2048
+PICO_VOCABULARY = 1024
 """Vocabulary of Cosmos3-Pico's tokenizer, which knows its tabletop's sentences only; no published checkpoint has it."""
 
 CONFIG_FILES = ("*.json", "*.txt", "*.jinja")
