@@ -11,10 +11,12 @@ import gradio as gr
 from cosmos_demo import media
 from cosmos_demo.errors import RequestError
 from cosmos_demo.generator import actions
-from cosmos_demo.ui import controls
+from cosmos_demo.generator.modes import MODES
+from cosmos_demo.generator.validate import defaults_for
 from cosmos_demo.ui.context import Context
 from cosmos_demo.ui.form import Updates
 from cosmos_demo.ui.generator_tab import SAMPLING, GeneratorTab
+from cosmos_demo.ui.results import Send
 from cosmos_demo.ui.running import explain
 
 
@@ -26,6 +28,7 @@ class ActionTab(GeneratorTab):
     main = ("image", "video", "actions", "prompt", ("domain", "chunk_size"))
     advanced = (("resolution", "fps"), "view_point", *SAMPLING[1:])
     button = "Run"
+    sends = (Send("Ask about it", "video", "reasoner", "video"),)
     hint = "Give a first frame and a task, a first frame and actions, or a clip. The examples above run at a click."
 
     def __init__(self, context: Context) -> None:
@@ -59,7 +62,8 @@ class ActionTab(GeneratorTab):
         return super()._arranged(name) | {self._file: gr.update(visible=name == "forward-dynamics")}
 
     def _pace(self, domain: str) -> Updates:
-        return {self.form[field]: value for field, value in controls.pace(domain, self.context.can).items()}
+        own = defaults_for(MODES[self.modes[0]], self.context.can, domain)
+        return {self.form[field]: own[field] for field in ("chunk_size", "fps")}
 
 
 def _read(path: str) -> str:

@@ -11,15 +11,9 @@ from gradio.components import Component
 from cosmos_demo.engines.base import Capabilities
 from cosmos_demo.generator import actions, modes
 from cosmos_demo.generator.modes import Mode
+from cosmos_demo.generator.validate import defaults_for
 
 FIXED = "Fixed by this checkpoint."
-
-
-def defaults(mode: Mode, can: Capabilities) -> dict[str, Any]:
-    """What the mode's controls start with on this checkpoint."""
-    published = {**mode.defaults, **(pace(mode.defaults["domain"], can) if mode.acts else {})}
-    preferred = {field: value for field, value in can.defaults.items() if field in published}
-    return {**published, **preferred, **can.fixed}
 
 
 def fields(mode: Mode) -> set[str]:
@@ -27,16 +21,9 @@ def fields(mode: Mode) -> set[str]:
     return {*mode.needs, *mode.takes, *mode.defaults, "seed", *(("chunk_size", "fps") if mode.acts else ())}
 
 
-def pace(domain: str, can: Capabilities) -> dict[str, int]:
-    """Chunk and rate of an embodiment: as the checkpoint prefers, or else as published."""
-    own = can.defaults if can.defaults.get("domain") == domain else {}
-    published = actions.DOMAINS[domain]
-    return {"chunk_size": own.get("chunk_size", published.chunk_size), "fps": own.get("fps", published.fps)}
-
-
 def create(field: str, name: str, mode: Mode, can: Capabilities) -> Component:
     """The control for ``field`` of ``mode`` on the tab ``name``."""
-    value = defaults(mode, can).get(field)
+    value = defaults_for(mode, can).get(field)
     options: dict[str, Any] = {"elem_id": f"{name}-{field.replace('_', '-')}"}
     if field in can.fixed:
         options |= {"interactive": False, "info": FIXED}

@@ -147,16 +147,11 @@ _ALL: dict[str, list[Example]] = {
     "transfer": [
         Example(
             "Follow the edges",
-            {"prompt": "A ball rolls to the right.", "control": _file("roll.mp4"), "kind": "edge", "compute": True},
+            {"prompt": "A ball rolls to the right.", "control": _file("roll.mp4"), "kind": "take-edge"},
         ),
         Example(
             "Sharpen a blur",
-            {
-                "prompt": "A red ball falls and bounces.",
-                "control": _file("bounce.mp4"),
-                "kind": "blur",
-                "compute": True,
-            },
+            {"prompt": "A red ball falls and bounces.", "control": _file("bounce.mp4"), "kind": "take-blur"},
         ),
     ],
 }

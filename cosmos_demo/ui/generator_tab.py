@@ -10,10 +10,12 @@ import gradio as gr
 
 from cosmos_demo.events import Event
 from cosmos_demo.generator.modes import MODES
+from cosmos_demo.generator.validate import defaults_for
+from cosmos_demo.requests import GenerateRequest
 from cosmos_demo.ui import controls, examples, forms, running
 from cosmos_demo.ui.context import Context
 from cosmos_demo.ui.form import Form, Updates, joined
-from cosmos_demo.ui.results import Results
+from cosmos_demo.ui.results import Results, Send
 
 SAMPLING = ("negative_prompt", "steps", "guidance_scale", "flow_shift")
 """Advanced controls of every tab, beside the seed."""
@@ -33,6 +35,7 @@ class GeneratorTab:
         main, advanced: The layout of its controls.
         button, hint: What starts a run, and what to do before the first one.
         clip: Whether results are clips.
+        sends: Where results can be sent.
     """
 
     name: str
@@ -42,17 +45,19 @@ class GeneratorTab:
     button: str
     hint: str
     clip = True
+    sends: tuple[Send, ...] = ()
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.form = Form()
+        self._catalogued: list[str] = []
         self._examples = examples.of(self.name)
         self._cards = examples.cards(self._examples, self.name)
         with gr.Row(elem_classes="bench"):
             with gr.Column(elem_classes="controls"):
                 self._build_controls()
             with gr.Column(elem_classes="results"):
-                self.results = Results(context, self.name, self.hint, self.clip)
+                self.results = Results(context, self.name, self.hint, self.clip, self.sends)
         self._listen()
 
     def values(self, given: Mapping[Any, Any]) -> tuple[str, dict[str, Any]]:
@@ -61,10 +66,15 @@ class GeneratorTab:
         mode = values.pop("mode")
         return mode, {field: value for field, value in values.items() if field in controls.fields(MODES[mode])}
 
+    def request(self, mode: str, values: dict[str, Any]) -> GenerateRequest:
+        """The request for `values`. Raises `RequestError`."""
+        return forms.generate_request(mode, values, self.context.can)
+
     def fill(self, values: Mapping[str, Any]) -> Updates:
         """The updates that set the form to ``values`` by field, ``mode`` among them, and the rest to the defaults."""
         mode = values.get("mode", self.modes[0])
-        started = controls.defaults(MODES[mode], self.context.can)
+        started = defaults_for(MODES[mode], self.context.can, values.get("domain"))
+        del started["flow_shift"]  # its field is empty for the preset
         return joined(self.form.fill({"mode": mode, **started, **values}), self._arranged(mode))
 
     def receive(self, field: str, path: str, mode: str) -> Updates:
@@ -107,6 +117,7 @@ class GeneratorTab:
         mode = next(MODES[mode] for mode in self.modes if field in controls.fields(MODES[mode]))
         control = self.form.add(field, controls.create(field, self.name, mode, self.context.can))
         control.visible = field in controls.fields(MODES[self.modes[0]])
+        self._catalogued.append(field)
 
     def _tell(self, mode: str) -> str:
         """What the mode does, or why the checkpoint can't do it."""
@@ -118,11 +129,7 @@ class GeneratorTab:
     def _arranged(self, name: str) -> Updates:
         """The updates that show what the mode takes."""
         mode = MODES[name]
-        shown = {
-            control: gr.update(visible=field in controls.fields(mode))
-            for field, control in self.form.items()
-            if field not in ("mode", "seed")
-        }
+        shown = {self.form[field]: gr.update(visible=field in controls.fields(mode)) for field in self._catalogued}
         prompt = gr.update(placeholder=mode.example, visible="prompt" in controls.fields(mode))
         return shown | {
             self._about: gr.update(value=self._tell(name)),
@@ -153,7 +160,7 @@ class GeneratorTab:
         mode, values = self.values(given)
 
         def begin() -> Iterator[Event]:
-            return self.context.engine.generate(forms.generate_request(mode, values, self.context.can))
+            return self.context.engine.generate(self.request(mode, values))
 
         source = values.get("video")
         yield from self.results.play(begin, request.session_hash, self._run, self._stop, source)

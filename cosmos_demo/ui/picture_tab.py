@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cosmos_demo.ui.generator_tab import GeneratorTab
+from cosmos_demo.ui.results import Send
 
 
 class PictureTab(GeneratorTab):
@@ -14,3 +15,8 @@ class PictureTab(GeneratorTab):
     button = "Make the picture"
     hint = "Say what the picture should show, or take an example above."
     clip = False
+    sends = (
+        Send("Ask about it", "picture", "reasoner", "images"),
+        Send("Let it move", "picture", "video", "image", "image-to-video"),
+        Send("Act from it", "picture", "action", "image", "policy"),
+    )

@@ -36,6 +36,8 @@ class Exchange:
 class ReasonerTab:
     """Controls to the left, findings and conversation to the right."""
 
+    name = NAME
+
     def __init__(self, context: Context) -> None:
         self._context = context
         self._tasks = {name: task for name, task in TASKS.items() if task.public}
@@ -51,6 +53,11 @@ class ReasonerTab:
             values["task"] = "chat"
         look = "video" if values.get("video") else "image"
         return joined(self.form.fill(values), self._arranged(values["task"], look))
+
+    def receive(self, field: str, path: str, mode: str = "") -> Updates:
+        """The updates that put a file from another tab into the form, to be asked about."""
+        look = "video" if field == "video" else "image"
+        return joined({self.form[field]: gr.update(value=path)}, self._arranged("chat", look))
 
     # Layout
 

@@ -13,6 +13,7 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
+from cosmos_demo import media
 from cosmos_demo.events import Event, Generated
 from cosmos_demo.generator import actions
 from cosmos_demo.ui import forms, running, stage, timeline
@@ -29,17 +30,43 @@ class Kept:
     details: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Send:
+    """A button that hands a result to a tab.
+
+    Attributes:
+        label: On the button.
+        kind: Which file: ``picture`` or ``video``; ``last_frame`` makes a picture of a video.
+        tab, field, mode: Where it goes.
+    """
+
+    label: str
+    kind: str
+    tab: str
+    field: str
+    mode: str = ""
+    last_frame: bool = False
+
+    def file(self, files: dict[str, str]) -> str:
+        """The file to hand over, of the newest result's."""
+        path = Path(files[self.kind])
+        if not self.last_frame:
+            return str(path)
+        frame = media.read_clip(path, max_frames=1, keep="last").frames[-1]
+        return str(media.write_image(path.parent / "frames" / f"{path.stem}-last.png", frame))
+
+
 class Results:
     """Components of the right half and how a run's moments change them.
 
     Attributes:
         latest: State with the newest result's files as strings by kind, for what is sent to other tabs.
         seed: State with the newest result's seed.
-        shelf: Row of downloads where the page adds its "Send to" buttons; shown with a result.
+        sends: What hands the newest result to other tabs, and its button; the page wires them.
         reuse: Button that keeps the seed for the next run.
     """
 
-    def __init__(self, context: Context, name: str, hint: str, clip: bool) -> None:
+    def __init__(self, context: Context, name: str, hint: str, clip: bool, sends: Sequence[Send]) -> None:
         """Put the components here. ``hint`` tells what to do first; ``clip`` says video player or picture."""
         self._context, self._name, self._hint, self._clip = context, name, hint, clip
         self.latest, self.seed = gr.State({}), gr.State(None)
@@ -52,11 +79,12 @@ class Results:
             self.screen = gr.Image(elem_id=f"{name}-screen", type="filepath", buttons=["fullscreen"], **look)
         self.facts = gr.HTML(visible=False, elem_id=f"{name}-facts")
         self.plot = gr.HTML(visible=False, elem_id=f"{name}-plot")
-        with gr.Row(visible=False, elem_classes="shelf") as self.shelf:
+        with gr.Row(visible=False, elem_classes="shelf") as self._shelf:
             self.downloads = {
                 kind: gr.DownloadButton(label, visible=False, size="sm", elem_id=f"{name}-{kind}")
                 for kind, label in _DOWNLOADS.items()
             }
+            self.sends = {send: gr.Button(send.label, size="sm") for send in sends}
             self.reuse = gr.Button("Keep this seed", size="sm")
         self.table = gr.Dataframe(visible=False, interactive=False, label="Actions", max_height=320)
         with gr.Accordion("Record of this run", open=False, visible=False) as self.drawer:
@@ -66,8 +94,9 @@ class Results:
     def outputs(self) -> list[Any]:
         """Every component that a run changes."""
         return [
-            *(self.latest, self.seed, self.remembered, self.stage, self.screen, self.facts, self.plot, self.shelf),
+            *(self.latest, self.seed, self.remembered, self.stage, self.screen, self.facts, self.plot, self._shelf),
             *self.downloads.values(),
+            *self.sends.values(),
             *(self.table, self.drawer, self.record),
         ]
 
@@ -102,7 +131,7 @@ class Results:
         return cleared | {self.stage: stage.shown(stage.draw(moment))}
 
     def _cleared(self) -> Updates:
-        parts = [self.screen, self.facts, self.plot, self.shelf, self.table, self.drawer]
+        parts = [self.screen, self.facts, self.plot, self._shelf, self.table, self.drawer]
         return {part: gr.update(visible=False) for part in parts}
 
     def _show(self, kept: Kept, source: str | None = None) -> Updates:
@@ -121,13 +150,14 @@ class Results:
             self.stage: stage.hidden(),
             self.screen: gr.update(value=shown, visible=shown is not None),
             self.facts: gr.update(value=facts(record), visible=True),
-            self.shelf: gr.update(visible=True),
+            self._shelf: gr.update(visible=True),
             self.drawer: gr.update(visible=True),
             self.record: record,
         }
-        return updates | {
+        updates |= {
             button: gr.update(value=files.get(kind), visible=kind in files) for kind, button in self.downloads.items()
         }
+        return updates | {button: gr.update(visible=send.kind in files) for send, button in self.sends.items()}
 
     def _acted(self, record: dict[str, Any], rows: list[list[float]]) -> Updates:
         """The updates that show actions: a plot on the clip's own clock, and a table."""

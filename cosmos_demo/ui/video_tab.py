@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cosmos_demo.ui.generator_tab import GeneratorTab
+from cosmos_demo.ui.results import Send
 
 
 class VideoTab(GeneratorTab):
@@ -21,3 +22,9 @@ class VideoTab(GeneratorTab):
     )
     button = "Make the video"
     hint = "Say what should happen, or start from a picture or a clip. The examples above run at a click."
+    sends = (
+        Send("Ask about it", "video", "reasoner", "video"),
+        Send("Continue it", "video", "video", "video", "video-to-video"),
+        Send("Start from its last frame", "video", "video", "image", "image-to-video", last_frame=True),
+        Send("Follow its shapes", "video", "transfer", "control", "transfer"),
+    )
