@@ -102,7 +102,8 @@ def add_endpoints(engine: Engine, settings: Settings) -> None:
             if moment.result is None:
                 yield None, _progress(moment)
             else:
-                yield _file(forms.write_result(moment.result, settings.outputs)), forms.details(moment.result)
+                written, details = forms.write_result(moment.result, settings.outputs), forms.details(moment.result)
+                yield _file(written), details | _rounded(request.num_frames, details["record"])
 
     def transfer(values: Values) -> Iterator[tuple[gr.FileData | None, dict[str, Any]]]:
         more = values.pop("more_controls") or {}
@@ -136,6 +137,7 @@ def add_endpoints(engine: Engine, settings: Settings) -> None:
         elif mode.name == "inverse-dynamics":
             returns, run = dict, inverse_dynamics
         add(name, mode.description, _inputs(mode), returns, run)
+    add("upsample_prompt", "Writes a short prompt out as a structured one.", UPSAMPLE, str, upsample_prompt)
     gr.api(
         _endpoint("status", "Tells the checkpoint, its abilities, and what it does now.", (), dict, status), queue=False
     )
@@ -144,6 +146,13 @@ def add_endpoints(engine: Engine, settings: Settings) -> None:
 def _file(written: forms.Written) -> gr.FileData | None:
     shown = written.video or written.picture
     return gr.FileData(path=str(shown)) if shown else None
+
+
+def _rounded(asked: int | None, record: dict[str, Any]) -> dict[str, str]:
+    made = record["settings"].get("num_frames")
+    return (
+        {} if asked in (None, made) else {"note": f"num_frames: {asked} was changed to {made}, which fits the model."}
+    )
 
 
 def _inputs(mode: Mode) -> list[str]:
