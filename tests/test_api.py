@@ -78,7 +78,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "policy": {"image": "good.png", "prompt": "Look at the red ball.", "domain": "camera_pose", **ACTED},
     "forward_dynamics": {"image": "good.png", "actions": "rows.json", "domain": "camera_pose", **ACTED},
     "inverse_dynamics": {"video": "good.mp4", "domain": "camera_pose", **ACTED},
-    "transfer": {"control": "good.mp4", "prompt": "A red ball.", "compute": True, **SHORT},
+    "transfer": {"control": "good.mp4", "prompt": "A red ball.", "compute": "low", **SHORT},
 }
 FRAMES = {"text_to_image": 1, "video_to_video": 9}
 
@@ -189,7 +189,7 @@ def test_an_unforeseen_error_is_told_without_its_words(
 ) -> None:
     with monkeypatch.context() as broken:
         broken.setattr(engine, "generate", lambda request: 1 / 0)
-        with pytest.raises(AppError, match="^Something went wrong inside the app"):
+        with pytest.raises(AppError, match=r"^Something went wrong inside the app"):
             call(client, "text_to_image", files, **CALLS["text_to_image"])
     call(client, "text_to_image", files, **CALLS["text_to_image"])
 
@@ -228,6 +228,17 @@ BAD = {
     "video of text": ("video_to_video", {"video": "text.png", "prompt": "A ball."}, "video"),
     "control of text": ("transfer", {"control": "text.png", "kind": "depth", "prompt": "A ball."}, "depth"),
     "unknown control": ("transfer", {"control": "good.mp4", "kind": "smell", "prompt": "A ball."}, "controls"),
+    "depth from a clip": (
+        "transfer",
+        {"control": "good.mp4", "kind": "depth", "compute": "low", "prompt": "A"},
+        "compute",
+    ),
+    "unknown strength": ("transfer", {"control": "good.mp4", "compute": "brutal", "prompt": "A ball."}, "compute"),
+    "more of no kind": (
+        "transfer",
+        {"control": "good.mp4", "more_controls": [1], "prompt": "A ball."},
+        "more_controls",
+    ),
     "no picture": ("image_to_video", {"image": None, "prompt": "A ball."}, "image"),
     "picture on the server": ("image_to_video", {"image": "/etc/hostname", "prompt": "A ball."}, "image"),
     "no actions": ("forward_dynamics", {"image": "good.png", "domain": "camera_pose"}, "actions"),

@@ -204,12 +204,15 @@ def test_not_actions(value: Any) -> None:
 def test_edges_and_blur_are_computed_from_an_ordinary_clip(clip: str) -> None:
     clips = {"edge": clip, "blur": clip, "depth": clip}
     given, computed = (
-        generate("transfer", controls=clips, num_frames=5, compute=compute).controls for compute in (False, True)
+        generate("transfer", controls=clips, num_frames=5, compute=compute).controls
+        for compute in ({}, {"edge": "low", "blur": "high"})
     )
     np.testing.assert_array_equal(given["edge"].frames, given["depth"].frames)
-    np.testing.assert_array_equal(computed["edge"].frames, controls.edges(given["edge"]).frames)
-    np.testing.assert_array_equal(computed["blur"].frames, controls.blur(given["blur"]).frames)
+    np.testing.assert_array_equal(computed["edge"].frames, controls.edges(given["edge"], "low").frames)
+    np.testing.assert_array_equal(computed["blur"].frames, controls.blur(given["blur"], "high").frames)
     np.testing.assert_array_equal(computed["depth"].frames, given["depth"].frames)
+    for compute in ({"depth": "low"}, {"edge": "brutal"}, {"blur": 3}, {"edge": True}):
+        assert refused("compute", generate, mode="transfer", controls=clips, compute=compute)
 
 
 def test_a_prompt_is_written_out_with_the_size_and_length_of_the_run() -> None:

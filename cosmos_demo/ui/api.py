@@ -74,7 +74,7 @@ INPUTS = {
     "actions": Input(list | gr.FileData, "Rows of numbers in the model's action space, or a JSON file of them."),
     "control": Input(gr.FileData, "Control video."),
     "kind": Input(str, "What the control video shows: edge, blur, depth, seg or wsm.", "edge"),
-    "compute": Input(bool, "The control video is an ordinary clip; take its edges or blur it.", False),
+    "compute": Input(str, "Take edge or blur from an ordinary clip at this strength: low, medium or high."),
     "more_controls": Input(dict, "Further control videos by kind."),
     "control_guidance": Input(float, "Guidance towards the controls, 1 to 10."),
     "mode": Input(str, "Generator mode the prompt is for, for example text-to-video.", "text-to-video"),
@@ -109,7 +109,9 @@ def add_endpoints(engine: Engine, settings: Settings) -> None:
         more = values.pop("more_controls") or {}
         if not isinstance(more, dict):
             raise RequestError("more_controls", "Give control videos by kind, for example {'depth': file}.")
-        values["controls"] = {str(values.pop("kind")): values.pop("control"), **more}
+        kind = str(values.pop("kind"))
+        values["controls"] = {kind: values.pop("control"), **more}
+        values["compute"] = {kind: values.pop("compute")}
         return generate("transfer", values)
 
     def inverse_dynamics(values: Values) -> Iterator[dict[str, Any]]:

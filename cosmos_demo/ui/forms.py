@@ -71,8 +71,8 @@ def generate_request(mode: str, values: Mapping[str, Any], capabilities: Capabil
     Args:
         mode: One of `generator.modes.MODES`.
         values: Media are paths; ``controls`` maps a kind of control to its path; ``actions`` is the path of a JSON
-            file (a `Path`, not a string), JSON text, or rows of numbers. Beside the fields ``compute`` says that the
-            clips for edge and blur are ordinary ones, whose edges are to be found and which are to be blurred.
+            file (a `Path`, not a string), JSON text, or rows of numbers. Beside the fields ``compute`` maps
+            ``edge`` or ``blur`` to the strength at which that control is taken from its clip, an ordinary one.
         capabilities: Of the loaded checkpoint; clips are read at the rate that it will run at.
 
     Raises:
@@ -81,7 +81,7 @@ def generate_request(mode: str, values: Mapping[str, Any], capabilities: Capabil
     """
     given = _given(values)
     picture, clip = given.pop("image", None), given.pop("video", None)
-    clips, compute = _given(given.pop("controls", {})), _switch(given.pop("compute", False), "compute")
+    clips, compute = _given(given.pop("controls", {})), _given(given.pop("compute", {}))
     rows = given.pop("actions", None)
     plain = _plain(GenerateRequest, given)
     request = GenerateRequest(mode=mode, **plain)
@@ -90,7 +90,7 @@ def generate_request(mode: str, values: Mapping[str, Any], capabilities: Capabil
         request,
         image=None if picture is None else media.read_image(_path(picture, "image")),
         video=None if clip is None else _source(clip, "video", request, planned),
-        controls={kind: _control(kind, path, compute, request, planned) for kind, path in clips.items()},
+        controls={kind: _control(kind, path, compute.get(kind), request, planned) for kind, path in clips.items()},
         actions=None if rows is None else _rows(rows),
     )
 
@@ -269,9 +269,16 @@ def _source(path: Any, field: str, request: GenerateRequest, planned: Mapping[st
     return media.read_clip(_path(path, field), _within(planned["fps"], 1, 60), most, keep=keep, field=field)
 
 
-def _control(kind: str, path: Any, compute: bool, request: GenerateRequest, planned: Mapping[str, Any]) -> Clip:
-    clip = _source(path, kind, request, planned)
-    return _COMPUTED[kind](clip) if compute and kind in _COMPUTED else clip
+def _control(kind: str, path: Any, compute: Any, request: GenerateRequest, planned: Mapping[str, Any]) -> Clip:
+    """Read a control clip, or take it from an ordinary clip at the strength ``compute``."""
+    if compute is None:
+        return _source(path, kind, request, planned)
+    if kind not in _COMPUTED:
+        raise RequestError("compute", f"{_shown(kind)} can't be taken from a clip; {' and '.join(_COMPUTED)} can.")
+    make, strengths = _COMPUTED[kind]
+    if not isinstance(compute, str) or compute not in strengths:
+        raise RequestError("compute", f"{_shown(compute)} is no strength; choose one of {', '.join(strengths)}.")
+    return make(_source(path, kind, request, planned), compute)
 
 
 def _within(value: float, low: int, high: int) -> int:
@@ -286,5 +293,9 @@ def _shown(value: Any) -> str:
 
 
 _SHAPE = ("resolution", "aspect_ratio", "num_frames", "fps")
-_COMPUTED = {"edge": controls.edges, "blur": controls.blur}
+_COMPUTED = {
+    "edge": (controls.edges, controls.EDGE_THRESHOLDS),
+    "blur": (controls.blur, controls.BLUR_FACTORS),
+}
+"""Kind of control to what takes it from a clip, and at which strengths."""
 _READERS = {str: _text, float: _number, int: _whole, bool: _switch}
