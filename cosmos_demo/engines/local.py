@@ -74,16 +74,25 @@ class LocalEngine:
         )
 
     def answer(self, request: AnswerRequest) -> Iterator[Event]:
-        from cosmos_demo.reasoner.answering import answer
-
         resolved = reasoner_requests.resolve(request, self.capabilities())
-        return self._run("reasoner", lambda model, emit: answer(model, resolved, emit))
+
+        def work(model: OmniModel, emit: Emit) -> Event:
+            # Imported once the model is there: the libraries' lazy imports fail when two threads race for them.
+            from cosmos_demo.reasoner.answering import answer
+
+            return answer(model, resolved, emit)
+
+        return self._run("reasoner", work)
 
     def generate(self, request: GenerateRequest) -> Iterator[Event]:
-        from cosmos_demo.generator.generating import generate
-
         resolved = generator_requests.resolve(request, self.capabilities())
-        return self._run("generator", lambda model, emit: generate(model, resolved, emit))
+
+        def work(model: OmniModel, emit: Emit) -> Event:
+            from cosmos_demo.generator.generating import generate
+
+            return generate(model, resolved, emit)
+
+        return self._run("generator", work)
 
     def close(self) -> None:
         self._turns.close()
