@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,16 +28,28 @@ def to_float(pixels: Tensor) -> Tensor:
 
 
 def train_vae(
-    vae: AutoencoderKLWan, stills: Tensor, clips: Tensor, *, seconds: float, batch: int, rate: float, log: Log
+    vae: AutoencoderKLWan,
+    stills: Tensor,
+    clips: Tensor,
+    *,
+    seconds: float,
+    batch: int,
+    rate: float,
+    log: Log,
+    resumed: bool = False,
 ) -> None:
-    """Train the VAE: single frames first, then clips of nine frames.
+    """Train the VAE: crops of single frames, crops of clips, then whole clips.
+
+    Crops learn fastest; whole pictures are needed at the end because attention in the middle of the network and the
+    borders look different there, and full length because the causal memory of later frames does.
 
     Args:
         stills: uint8 ``[N, H, W, 3]``; clips: uint8 ``[M, T, H, W, 3]``, T at least nine.
-        seconds: Time to spend, two fifths of it on single frames.
-        batch: Single-frame crops in a step; clips are an eighth as many.
+        seconds: Time to spend.
+        batch: Single-frame crops in a step; cropped clips are an eighth as many, whole clips a fortieth.
         rate: Peak learning rate, which falls to a twentieth over the whole time.
         log: Called with figures by name.
+        resumed: The VAE has been trained on crops before, so only the whole clips remain.
     """
     device = next(vae.parameters()).device
     optimiser = torch.optim.AdamW(
@@ -44,19 +57,19 @@ def train_vae(
     )
     loss_now = torch.zeros((), device=device)
 
-    def crops(pixels: Tensor, count: int, frames: int) -> Tensor:
+    def crops(pixels: Tensor, count: int, frames: int, height: int, width: int) -> Tensor:
         chosen = torch.randint(pixels.shape[0], (count,), device=device)
         first = torch.randint(pixels.shape[1] - frames + 1, (count,), device=device)
-        top = torch.randint(pixels.shape[2] - CROP + 1, (count,), device=device)
-        left = torch.randint(pixels.shape[3] - CROP + 1, (count,), device=device)
-        along = torch.arange(CROP, device=device)
+        top = torch.randint(pixels.shape[2] - height + 1, (count,), device=device)
+        left = torch.randint(pixels.shape[3] - width + 1, (count,), device=device)
         when = (first[:, None] + torch.arange(frames, device=device))[:, :, None, None]
-        rows, columns = (top[:, None] + along)[:, None, :, None], (left[:, None] + along)[:, None, None, :]
+        rows = (top[:, None] + torch.arange(height, device=device))[:, None, :, None]
+        columns = (left[:, None] + torch.arange(width, device=device))[:, None, None, :]
         return to_float(pixels[chosen[:, None, None, None], when, rows, columns])
 
-    def one_step(pixels: Tensor, count: int, frames: int) -> Callable[[], None]:
+    def one_step(*size: Any) -> Callable[[], None]:
         def step() -> None:
-            target = crops(pixels, count, frames)
+            target = crops(*size)
             with torch.autocast(device.type, torch.bfloat16):
                 posterior = vae.encode(target).latent_dist
                 made = decode_unclamped(vae, posterior.mean + posterior.std * torch.randn_like(posterior.mean))
@@ -73,14 +86,19 @@ def train_vae(
         return step
 
     stills = stills[:, None]
-    started = time.monotonic()
-    phases = [("frames", 0.4, one_step(stills, batch, 1)), ("clips", 1.0, one_step(clips, max(1, batch // 8), 9))]
-    for name, until, step in phases:
+    length, height, width = clips.shape[1:4]
+    phases = [
+        ("frames", 0.3, one_step(stills, batch, 1, CROP, CROP)),
+        ("clips", 0.65, one_step(clips, max(1, batch // 8), 9, CROP, CROP)),
+        ("whole", 1.0, one_step(clips, max(1, batch // 40), length, height, width)),
+    ]
+    started = time.monotonic() - (phases[1][1] * seconds if resumed else 0.0)
+    count = 0
+    for name, until, step in phases[2:] if resumed else phases:
         run = replayable(step, device)
-        count = 0
         while (spent := (time.monotonic() - started) / seconds) < until:
-            warm = min(1.0, (count + 1) / 200) if name == "frames" else 1.0
-            optimiser.param_groups[0]["lr"].fill_(rate * warm * max(0.05, 1 - spent))
+            rate_now = rate * min(1.0, (count + 1) / 100) * max(0.02, 1 - spent)
+            optimiser.param_groups[0]["lr"].fill_(rate_now)
             run()
             count += 1
             if count % 20 == 0:

@@ -96,12 +96,12 @@ class Amounts:
     The first ``controlled`` chunks also serve transfer.
     """
 
-    stills: int = 100
-    clips: int = 16
-    shown: int = 6
-    impossible: int = 3
-    cameras: int = 6
-    controlled: int = 3
+    stills: int = 60
+    clips: int = 10
+    shown: int = 4
+    impossible: int = 2
+    cameras: int = 4
+    controlled: int = 2
     prompts_each: int = 3
     short_each: int = 5
     long_each: int = 3

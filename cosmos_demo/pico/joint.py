@@ -38,12 +38,12 @@ class Mixture:
     """Samples of each kind in one step, and the weight of each kind's loss."""
 
     pictures: int = 256
-    short_questions: int = 192
-    long_questions: int = 64
-    videos: int = 40
-    cameras: int = 16
-    video_questions: int = 16
-    transfers: int = 8
+    short_questions: int = 144
+    long_questions: int = 48
+    videos: int = 32
+    cameras: int = 12
+    video_questions: int = 10
+    transfers: int = 6
     picture_weight: float = 1.0
     video_weight: float = 1.0
     sound_weight: float = 0.3

@@ -60,7 +60,7 @@ class Config:
     chunk: int = CHUNK
     mixture: Mixture = field(default_factory=Mixture)
     writers: int = 14
-    vae_seconds: float = 140.0
+    vae_seconds: float = 215.0
     vae_batch: int = 128
     vae_rate: float = 1e-3
     sound_seconds: float = 125.0
@@ -71,7 +71,7 @@ class Config:
     warmup_steps: int = 200
     decay_share: float = 0.45
     average_decay: float = 0.998
-    save_seconds: float = 100.0
+    save_seconds: float = 140.0
 
 
 TINY = Config(
@@ -116,6 +116,9 @@ def vae_stage(
 ) -> None:
     """Train the VAE on the bank's own frames."""
     parts.vae.to(stills.device)
+    begun = state / "vae.begun.pt"
+    if begun.exists():
+        parts.vae.load_state_dict(torch.load(begun, map_location=stills.device, weights_only=True))
     train_vae(
         parts.vae,
         stills,
@@ -124,6 +127,7 @@ def vae_stage(
         batch=config.vae_batch,
         rate=config.vae_rate,
         log=log,
+        resumed=begun.exists(),
     )
     unseen = render_kind("clip", config.seed + 1000, 1, min(config.chunk, 16), stills.device)
     log(stage="vae", psnr_db=picture_psnr(parts.vae, unseen))
