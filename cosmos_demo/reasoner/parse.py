@@ -40,7 +40,7 @@ def split_thinking(text: str) -> tuple[str, str, bool]:
     """
     head, tag, tail = text.rpartition("</think>")
     if tag:
-        thinking, answer, closed = head.replace("<think>", "").strip(), tail, True
+        thinking, answer, closed = re.sub("</?think>", "", head).strip(), tail, True
     elif "<think>" in text:
         before, _, thinking = text.partition("<think>")
         return thinking.strip(), before.strip(), False
@@ -73,13 +73,13 @@ def items(text: str) -> list[Any]:
     try:
         whole, _ = decoder.raw_decode(text, place)
         return whole if isinstance(whole, list) else [whole]
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     while (place := text.find("{", place)) >= 0:
         try:
             value, place = decoder.raw_decode(text, place)
             values.append(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             place += 1
     return values
 

@@ -1,0 +1,134 @@
+"""Answers from the model: equal to plain ``generate``, streamed whole, cancelled cleanly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from cosmos_demo.events import Answered, Event, Phase, Token
+from cosmos_demo.media import Clip
+from cosmos_demo.omni import OmniModel
+from cosmos_demo.reasoner import answering
+from cosmos_demo.reasoner.answering import Parts, PresencePenalty, answer, model_inputs
+from cosmos_demo.reasoner.messages import conversation
+from cosmos_demo.reasoner.validate import resolve
+from cosmos_demo.requests import AnswerRequest, Turn
+from cosmos_demo.turns import Cancelled
+
+PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 96, 3), dtype=np.uint8))
+CLIP = Clip(np.random.default_rng(1).integers(0, 256, (4, 64, 64, 3), dtype=np.uint8), 2.0, 7 + np.arange(4) / 2)
+ASK = AnswerRequest("How many objects are there?", images=(PICTURE,), max_new_tokens=12, temperature=0.0, seed=1)
+
+
+def _ask(model: OmniModel, request: AnswerRequest, emit: Callable[[Event], None] = lambda event: None) -> Answered:
+    with model.head("reasoner"):
+        return answer(model, resolve(request, model.capabilities), emit)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [ASK, replace(ASK, images=()), replace(ASK, images=(PICTURE, PICTURE)), replace(ASK, images=(), video=CLIP)],
+    ids=["picture", "text", "two pictures", "clip"],
+)
+def test_greedy_answers_equal_plain_generate(model: OmniModel, request_: AnswerRequest):
+    ours = _ask(model, request_)
+    with model.head("reasoner"):
+        inputs = model_inputs(model, conversation(resolve(request_, model.capabilities)))
+        tokens = model.reasoner.generate(**inputs, max_new_tokens=12, do_sample=False)
+    new = tokens[0, inputs["input_ids"].shape[1] :]
+    plain = model.processor.tokenizer.decode(new, skip_special_tokens=True)
+    assert " ".join((ours.thinking, ours.text)).strip() == plain.replace("<think>", "").replace("</think>", "").strip()
+
+
+def test_time_marks_are_the_clips_own(model: OmniModel):
+    inputs = model_inputs(model, conversation(replace(ASK, images=(), video=CLIP)))
+    text = model.processor.tokenizer.decode(inputs["input_ids"][0])
+    assert [mark.split(">")[0] for mark in text.split("<") if " seconds" in mark] == ["7.2 seconds", "8.2 seconds"]
+    assert inputs["mm_token_type_ids"].max() == 2
+
+
+def test_tokens_make_up_the_answer(model: OmniModel):
+    events: list[Event] = []
+    answered = _ask(model, replace(ASK, temperature=0.7), events.append)
+    assert events[0] == Phase("encoding")
+    streamed = "".join(event.text for event in events if isinstance(event, Token) and not event.thinking)
+    assert streamed.strip() == answered.text
+
+
+def test_same_seed_same_answer_and_the_global_generator_is_untouched(model: OmniModel):
+    hot = replace(ASK, temperature=2.0, top_p=1.0, top_k=0)
+    before = torch.get_rng_state()
+    one, again, other = (_ask(model, replace(hot, seed=seed)).text for seed in (1, 1, 2))
+    assert one == again
+    assert one != other
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_cancelling_ends_within_a_token_and_the_next_answer_is_the_same(model: OmniModel):
+    expected, told = _ask(model, ASK).text, []
+
+    def stop(event: Event) -> None:
+        if isinstance(event, Token):
+            told.append(event)
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        _ask(model, ASK, stop)
+    assert len(told) == 1
+    assert model.active_head is None
+    assert _ask(model, ASK).text == expected
+
+
+def test_conversations_go_on(model: OmniModel):
+    first = _ask(model, ASK)
+    turn = Turn(ASK.prompt, first.text, images=ASK.images)
+    second = _ask(model, replace(ASK, prompt="And now?", images=(), history=(turn,)))
+    assert second.record["details"]["prompt_tokens"] > first.record["details"]["prompt_tokens"]
+
+
+def test_a_cut_answer_is_noted(model: OmniModel):
+    answered = _ask(model, replace(ASK, max_new_tokens=1))
+    assert "cut off after 1 tokens" in answered.note
+    assert answered.record["details"]["new_tokens"] == 1
+
+
+def test_the_record_says_what_was_used(model: OmniModel):
+    record = _ask(model, ASK).record
+    assert (record["kind"], record["seed"], record["settings"]["task"]) == ("reasoner", 1, "chat")
+    assert record["timings"].keys() == {"encoding", "first_token", "total"}
+
+
+def test_presence_penalty_by_hand():
+    """Vocabulary of 5; the prompt is (0, 1), the answer so far (2, 2, 3): 2 and 3 lose 1.5, once each."""
+    penalty = PresencePenalty(1.5, prompt_tokens=2)
+    scores = penalty(torch.tensor([[0, 1, 2, 2, 3]]), torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0]]))
+    assert scores.tolist() == [[1.0, 2.0, 1.5, 2.5, 5.0]]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_tags_are_taken_out_however_the_text_is_cut(size: int):
+    text = "<think>a < b</think>\n<answer>Two <b>balls</b></answer><"
+    parts = Parts()
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    found = [part for piece in pieces for part in parts.push(piece)] + list(parts.rest())
+    assert "".join(piece for piece, thinking in found if thinking) == "a < b"
+    assert "".join(piece for piece, thinking in found if not thinking) == "\nTwo <b>balls</b><"
+
+
+def test_characters_of_many_bytes_come_whole(model: OmniModel):
+    tokenizer = model.processor.tokenizer
+    text = "Zwölf 球 🙂 fertig"
+    events: list[Event] = []
+    stream = answering._Stream(tokenizer, events.append)
+    stream.put(torch.tensor([[1, 2, 3]]))
+    for token in tokenizer.encode(text, add_special_tokens=False):
+        stream.put(torch.tensor([token]))
+    stream.end()
+    pieces = [event.text for event in events]
+    assert "".join(pieces) == stream.text == text
+    assert not any("\ufffd" in piece for piece in pieces)
