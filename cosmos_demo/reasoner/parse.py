@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,11 +71,9 @@ def items(text: str) -> list[Any]:
     if not found:
         return []
     decoder, place, values = json.JSONDecoder(), found.start(), []
-    try:
+    with suppress(ValueError, RecursionError):
         whole, _ = decoder.raw_decode(text, place)
         return whole if isinstance(whole, list) else [whole]
-    except (ValueError, RecursionError):
-        pass
     while (place := text.find("{", place)) >= 0:
         try:
             value, place = decoder.raw_decode(text, place)

@@ -75,7 +75,8 @@ def test_unreadable_entries_are_counted_and_the_rest_kept():
 @pytest.mark.parametrize(
     ("text", "label"),
     [("(A) Possible", "Possible"), ("B", "Impossible"), ("B. Impossible", "Impossible"),
-     ("The answer is (B)", "Impossible"), ("It is impossible.", "Impossible"), ("Possible", "Possible"), ("possible or impossible", None), ("Maybe", None)],
+     ("The answer is (B)", "Impossible"),
+     ("It is impossible.", "Impossible"), ("Possible", "Possible"), ("possible or impossible", None), ("Maybe", None)],
 )  # fmt: skip
 def test_plausibility(text: str, label: str | None):
     read = parse.read("physical-plausibility", text)
