@@ -171,16 +171,19 @@ def test_a_prompt_is_written_out_by_the_reasoner(
     def answer(request: AnswerRequest) -> Iterator[Event]:
         asked.append(request)
         yield Token("{", thinking=False)
-        yield Answered('{"scene_imagination": "a ball", "comprehensive_t2i_caption": "A red ball lies there."}')
+        text = '{"scene_imagination": "a ball", "comprehensive_t2i_caption": "A red ball lies there."}'
+        yield Answered(text, record={"kind": "reasoner"})
 
     monkeypatch.setattr(engine, "answer", answer)
     job = client.submit(prompt="a ball", mode="text-to-image", api_name="/upsample_prompt")
-    assert json.loads(job.result()) == {
+    text, details = job.result()
+    assert json.loads(text) == {
         "comprehensive_t2i_caption": "A red ball lies there.",
         "resolution": {"H": HEIGHT, "W": WIDTH},
         "aspect_ratio": "16,9",
     }
-    assert job.outputs()[0] == "{"
+    assert details["record"] == {"kind": "reasoner"}
+    assert job.outputs()[0][0] == "{"
     assert asked[0].task == "upsample"
 
 

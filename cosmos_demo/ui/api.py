@@ -117,11 +117,14 @@ def add_endpoints(engine: Engine, settings: Settings) -> None:
     def inverse_dynamics(values: Values) -> Iterator[dict[str, Any]]:
         return (details for _, details in generate("inverse-dynamics", values))
 
-    def upsample_prompt(values: Values) -> Iterator[str]:
+    def upsample_prompt(values: Values) -> Iterator[tuple[str, dict[str, Any]]]:
         prompt, mode, image = (values[name] for name in UPSAMPLE)
         for moment in _moments(engine.answer(forms.upsample_request(prompt, mode, image))):
-            done = moment.result is not None
-            yield forms.upsampled(moment.result, mode, {}, engine.capabilities()) if done else moment.text
+            if moment.result is None:
+                yield moment.text, _progress(moment)
+            else:
+                text = forms.upsampled(moment.result, mode, {}, engine.capabilities())
+                yield text, forms.details(moment.result)
 
     def status(values: Values) -> Iterator[dict[str, Any]]:
         yield {**asdict(engine.status()), "capabilities": asdict(engine.capabilities())}
@@ -139,7 +142,9 @@ def add_endpoints(engine: Engine, settings: Settings) -> None:
         elif mode.name == "inverse-dynamics":
             returns, run = dict, inverse_dynamics
         add(name, mode.description, _inputs(mode), returns, run)
-    add("upsample_prompt", "Writes a short prompt out as a structured one.", UPSAMPLE, str, upsample_prompt)
+    add(
+        "upsample_prompt", "Writes a short prompt out as a structured one.", UPSAMPLE, tuple[str, dict], upsample_prompt
+    )
     gr.api(
         _endpoint("status", "Tells the checkpoint, its abilities, and what it does now.", (), dict, status), queue=False
     )
