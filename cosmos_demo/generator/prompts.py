@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cosmos_demo.reasoner.parse import items
+from cosmos_demo.reasoner.parse import cut_object, items
 
 _SHARED = (
     "background_setting",
@@ -59,8 +59,11 @@ def request(prompt: str, mode: str) -> str:
 
 
 def read(answer: str) -> dict[str, Any] | None:
-    """The structured prompt in an answer, without its scratchpad; ``None`` when there is no usable one."""
-    for item in items(answer):
+    """The structured prompt in an answer, without its scratchpad; ``None`` when there is no usable one.
+
+    Of a prompt that the token limit cut short, the keys that are complete.
+    """
+    for item in (*items(answer), cut_object(answer)):
         if isinstance(item, dict):
             kept = {key: value for key, value in item.items() if key != SCRATCHPAD and value not in ("", [], {}, None)}
             if any(isinstance(kept.get(key), str) for key in ("temporal_caption", "comprehensive_t2i_caption")):

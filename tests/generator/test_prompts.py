@@ -23,6 +23,9 @@ def test_answers_are_read_leniently_without_the_scratchpad():
         'Sure:\n```json\n{"scene_imagination": "hm", "temporal_caption": "A ball falls.", "subjects": []}\n```\nBye'
     )
     assert prompts.read(answer) == {"temporal_caption": "A ball falls."}
+    assert prompts.read('{"temporal_caption": "A ball falls.", "subjects": [{"descr') == {
+        "temporal_caption": "A ball falls."
+    }
     assert prompts.read("A ball falls.") is None
     assert prompts.read('{"subjects": [{"description": "ball"}]}') is None
 

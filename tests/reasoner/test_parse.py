@@ -21,6 +21,11 @@ FENCED = '```json\n[{"bbox_2d": [214, 141, 497, 722], "label": "red ball"}]\n```
         ('[{"bbox_2d": "[1, 2, 3, 4]", "label": "x"}]', [Box(1, 2, 3, 4, "x")]),
         ('[{"bbox_2d": [1, 2, 3, 4], "label": "x"}, {"bbox_2d": [5, 6, 7', [Box(1, 2, 3, 4, "x")]),
         ('[{"bbox_2d": [1, 2, 3]}, {"bbox_2d": [1, 2, 3, 4]}, 7, "no"]', [Box(1, 2, 3, 4, "")]),
+        ('Within [0, 1000]: [{"bbox_2d": [1, 2, 3, 4]}]', [Box(1, 2, 3, 4, "")]),
+        ('{"bbox_2d": [1, 2, 3, 4]}\n{"bbox_2d": [5, 6, 7, 8]}', [Box(1, 2, 3, 4, ""), Box(5, 6, 7, 8, "")]),
+        ('{"objects": [{"bbox_2d": [1, 2, 3, 4], "label": "x"}]}', [Box(1, 2, 3, 4, "x")]),
+        ('{"objects": [{"bbox_2d": [1, 2, 3, 4], "label": "x"}, {"bbox_2d": [5, 6, 7, 8], "la', [Box(1, 2, 3, 4, "x")]),
+        ("[{'bbox_2d': [9, 9, 9, 9]}, {\"bbox_2d\": [1, 2, 3, 4]}]", [Box(1, 2, 3, 4, "")]),
     ],
 )
 def test_boxes(text: str, boxes: list[Box]):
@@ -32,6 +37,7 @@ def test_boxes(text: str, boxes: list[Box]):
 @pytest.mark.parametrize(
     "text",
     ["", "There is no ball.", "[{", '[{"bbox_2d": ["a", 1, 2, 3]}]', '[{"bbox_2d": null}]', "[[1, 2, 3, 4]]",
+     f'[{{"bbox_2d": [{"9" * 400}, 1, 2, 3]}}]',
      '[{"bbox_2d": [NaN, 1, 2, 3]}]', '[{"bbox_2d": [true, 1, 2, 3]}]', '[{"bbox_2d": [1e999, 1, 2, 3]}]', "[" * 5000],
 )  # fmt: skip
 def test_what_holds_no_boxes_is_noted(text: str):
@@ -51,7 +57,8 @@ def test_points_and_trajectories():
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [(1.5, 1.5), ("00:13.30", 13.3), ("01:02:03", 3723), ("7", 7), ("2.5s", 2.5), ("1:00", 60), ("x", None), ("", None),
-     (None, None), (True, None), ("-1", None), ("1:2:3:4", None), ("nan", None)],
+     (None, None), (True, None), ("-1", None), ("1:2:3:4", None), ("nan", None), ("1:-5", None), ("1.5 seconds", 1.5),
+     ("00:05,70", 5.7), (float("inf"), None), ("9" * 400, None), ([1], None)],
 )  # fmt: skip
 def test_times(value: object, seconds: float | None):
     assert parse.seconds(value) == (None if seconds is None else pytest.approx(seconds))
@@ -67,8 +74,8 @@ def test_unreadable_entries_are_counted_and_the_rest_kept():
     text = '[{"start": "soon"}, {"start": 1, "end": 2, "caption": "b"}, 5]'
     read = parse.read("event-timeline", text)
     assert read.spans == (Span(1, 2, "b"),)
-    assert read.note == "2 entries had no readable time."
-    assert parse.read("event-timeline", "nothing").note.startswith("No times")
+    assert read.note == "1 of 2 events had no readable time."
+    assert parse.read("event-timeline", "nothing").note.startswith("No events could be read")
     assert parse.read("event-timeline", "```json\n[]\n```").note == "The Reasoner found no events."
 
 
@@ -76,7 +83,10 @@ def test_unreadable_entries_are_counted_and_the_rest_kept():
     ("text", "label"),
     [("(A) Possible", "Possible"), ("B", "Impossible"), ("B. Impossible", "Impossible"),
      ("The answer is (B)", "Impossible"),
-     ("It is impossible.", "Impossible"), ("Possible", "Possible"), ("possible or impossible", None), ("Maybe", None)],
+     ("It is impossible.", "Impossible"), ("Possible", "Possible"), ("possible or impossible", None), ("Maybe", None),
+     ("A ball vanishes, so it is impossible.", "Impossible"), ("**B**", "Impossible"), ("Answer: A", "Possible"),
+     ("This is not possible.", None), ("It isn't physically possible.", None), ("Answer: A ball.", None),
+     ("(A) or (B)?", None)],
 )  # fmt: skip
 def test_plausibility(text: str, label: str | None):
     read = parse.read("physical-plausibility", text)
@@ -86,6 +96,8 @@ def test_plausibility(text: str, label: str | None):
 
 def test_driving_labels():
     assert parse.read("driving-chain-of-thought", "Stop - yield to pedestrian").label == "Stop - yield to pedestrian"
+    said = "The lane - mine - is blocked.\n\nStop - yield to pedestrian\n**Lane change - left**"
+    assert parse.read("driving-chain-of-thought", said).label == "Lane change - left"
     assert parse.read("driving-chain-of-thought", "Just drive").label is None
 
 
@@ -94,6 +106,22 @@ def test_subjects():
     assert parse.read("describe-anything", text).subjects == (
         {"subject_id": "2", "category": "ski", "caption": "A red ski."},
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ('Sure: {"a": "x, }", "b": [1, {"c": 2}], "d": "cut', {"a": "x, }", "b": [1, {"c": 2}]}),
+        ('{"a": "say \\"hi\\", you", "b": [1, 2', {"a": 'say "hi", you'}),
+        ('{"a": "only one, cut', {}),
+        ('{"a": 1}', {}),
+        ("[1, 2", {}),
+        ("", {}),
+        ("{{{{,", {}),
+    ],
+)
+def test_objects_cut_short_keep_their_complete_entries(text: str, kept: dict[str, object]):
+    assert parse.cut_object(text) == kept
 
 
 def test_free_text_is_left_alone():
