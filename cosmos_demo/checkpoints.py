@@ -78,6 +78,7 @@ KNOWN = {
             "aspect_ratio": "16:9",
             "num_frames": 17,
             "fps": 10,
+            "video_fps": 10,
             "domain": "camera_pose",
             "chunk_size": 16,
             "steps": 20,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,16 @@ def test_the_clip_of_a_question_is_sampled_in_pairs(clip: str) -> None:
     assert video is not None
     assert video.fps == forms.QUESTION_FPS
     assert len(video.frames) == 8  # 2 s at 4 fps
+
+
+def test_the_rate_of_a_questions_clip_is_chosen_by_person_then_checkpoint(clip: str) -> None:
+    fast = replace(CAN, defaults={"video_fps": 10})
+    assert forms.answer_request({"prompt": "?", "video": clip}, capabilities=fast).video.fps == 10
+    assert forms.answer_request({"prompt": "?", "video": clip, "video_fps": "2"}, capabilities=fast).video.fps == 2
+    for rate in (0, 31, "x"):
+        with pytest.raises(RequestError) as caught:
+            forms.answer_request({"prompt": "?", "video": clip, "video_fps": rate})
+        assert caught.value.field == "video_fps"
 
 
 @pytest.mark.parametrize(("keep", "brightness"), [("first", [0, 12, 24, 36, 48]), ("last", [186, 198, 210, 222, 234])])

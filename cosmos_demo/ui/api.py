@@ -90,7 +90,7 @@ def add_endpoints(engine: Engine, settings: Settings) -> None:
 
     def answer(values: Values) -> Iterator[tuple[str, dict[str, Any]]]:
         values["images"] = values.pop("image")
-        for moment in _moments(engine.answer(forms.answer_request(values))):
+        for moment in _moments(engine.answer(forms.answer_request(values, capabilities=engine.capabilities()))):
             if moment.result is None:
                 yield moment.text, _progress(moment)
             else:

@@ -33,18 +33,23 @@ MAX_TEXT = 50_000
 """Characters of a text; the longest structured prompt that NVIDIA publishes has 15,000."""
 QUESTION_FPS = 4.0
 """Rate at which clips are shown to the Reasoner, as NVIDIA's serving recipes do."""
+QUESTION_RATES = (0.1, 30.0)
 QUESTION_FRAMES = 128
 """Most frames of such a clip; longer ones are sampled more thinly."""
 
 _SWITCH = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
 
-def answer_request(values: Mapping[str, Any], history: Sequence[Turn] = ()) -> AnswerRequest:
+def answer_request(
+    values: Mapping[str, Any], history: Sequence[Turn] = (), capabilities: Capabilities | None = None
+) -> AnswerRequest:
     """Make a question from the fields of `AnswerRequest` by name.
 
     Args:
-        values: Media are paths: ``images`` is one or a list of them, ``video`` is one.
+        values: Media are paths: ``images`` is one or a list of them, ``video`` is one. Beside the fields,
+            ``video_fps`` is the rate at which the video is shown to the Reasoner, 0.1 to 30.
         history: Earlier turns, oldest first.
+        capabilities: Of the loaded checkpoint, which may prefer another rate than `QUESTION_FPS`.
 
     Raises:
         RequestError: naming the field whose value is of the wrong type or whose file can't be read.
@@ -54,13 +59,17 @@ def answer_request(values: Mapping[str, Any], history: Sequence[Turn] = ()) -> A
     pictures = given.pop("images", ())
     pictures = pictures if isinstance(pictures, list | tuple) else [pictures]
     clip = given.pop("video", None)
+    preferred = capabilities.defaults.get("video_fps", QUESTION_FPS) if capabilities else QUESTION_FPS
+    rate = _number(given.pop("video_fps", preferred), "video_fps")
+    if not QUESTION_RATES[0] <= rate <= QUESTION_RATES[1]:
+        raise RequestError("video_fps", f"{rate:g} is not from {QUESTION_RATES[0]:g} to {QUESTION_RATES[1]:g}.")
     plain = {"prompt": "", "task": "chat"} | _plain(AnswerRequest, given)
     if plain["task"] in TASKS:
         plain = {"max_new_tokens": TASKS[plain["task"]].max_new_tokens} | plain
     return AnswerRequest(
         **plain,
         images=tuple(media.read_image(_path(picture, "image")) for picture in pictures),
-        video=None if clip is None else media.read_clip(_path(clip, "video"), QUESTION_FPS, QUESTION_FRAMES, even=True),
+        video=None if clip is None else media.read_clip(_path(clip, "video"), rate, QUESTION_FRAMES, even=True),
         history=tuple(history),
     )
 
