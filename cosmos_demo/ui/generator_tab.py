@@ -8,11 +8,11 @@ from typing import Any
 
 import gradio as gr
 
-from cosmos_demo.events import Event
+from cosmos_demo.events import Answered, Event
 from cosmos_demo.generator.modes import MODES
 from cosmos_demo.generator.validate import defaults_for
 from cosmos_demo.requests import GenerateRequest
-from cosmos_demo.ui import controls, examples, forms, running
+from cosmos_demo.ui import controls, examples, forms, running, stage
 from cosmos_demo.ui.context import Context
 from cosmos_demo.ui.form import Form, Updates, joined
 from cosmos_demo.ui.results import Results, Send
@@ -51,6 +51,7 @@ class GeneratorTab:
         self.context = context
         self.form = Form()
         self._catalogued: list[str] = []
+        self._write: gr.Button | None = None
         self._examples = examples.of(self.name)
         self._cards = examples.cards(self._examples, self.name)
         with gr.Row(elem_classes="bench"):
@@ -118,6 +119,10 @@ class GeneratorTab:
         control = self.form.add(field, controls.create(field, self.name, mode, self.context.can))
         control.visible = field in controls.fields(MODES[self.modes[0]])
         self._catalogued.append(field)
+        if field == "prompt" and not mode.acts:
+            able = "reasoner" not in self.context.can.unavailable
+            self._write = gr.Button("Write the prompt out", size="sm", interactive=able, elem_id=f"{self.name}-write")
+            self._writing = gr.HTML(visible=False)
 
     def _tell(self, mode: str) -> str:
         """What the mode does, or why the checkpoint can't do it."""
@@ -151,6 +156,8 @@ class GeneratorTab:
             "api_visibility": "private",
         }
         self._run.click(**running_)
+        if self._write:
+            self._write.click(**running_ | {"fn": self._write_out, "outputs": self._written})
         chosen = self._cards.click(examples.chosen(self._examples, self.fill), outputs=self.outputs, **quick)
         chosen.success(**running_)
         self._stop.click(self._halt, **quick)
@@ -164,6 +171,28 @@ class GeneratorTab:
 
         source = values.get("video")
         yield from self.results.play(begin, request.session_hash, self._run, self._stop, source)
+
+    @property
+    def _written(self) -> list[Any]:
+        return [self.form["prompt"], self._writing, self._write, self._run, self._stop]
+
+    def _write_out(self, given: dict[Any, Any], request: gr.Request) -> Iterator[Updates]:
+        """Let the Reasoner turn the prompt into a structured one, as the Generator was trained on."""
+        mode, values = self.values(given)
+
+        def begin() -> Iterator[Event]:
+            return self.context.engine.answer(forms.upsample_request(values["prompt"], mode, values.get("image")))
+
+        def keep(answer: Answered) -> str:
+            return forms.upsampled(answer, mode, values, self.context.can)
+
+        for moment in self.context.runs.watch(begin, request.session_hash, self.name, keep):
+            updates = running.switched(self._run, self._stop, moment)
+            updates[self._write] = gr.update(interactive=moment.over)
+            updates[self._writing] = gr.update(value=stage.draw(moment, low=True), visible=moment.kept is None)
+            if moment.kept is not None:
+                updates[self.form["prompt"]] = gr.update(value=moment.kept)
+            yield updates
 
     def _halt(self, request: gr.Request) -> None:
         self.context.runs.stop(request.session_hash, self.name)

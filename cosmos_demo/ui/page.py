@@ -54,6 +54,7 @@ def build(engine: Engine, settings: Settings) -> gr.Blocks:
         _connect(reasoner, generators, tabs)
         _restoring(reasoner, generators, tabs)
         for tab in generators:
+            tab.results.remembered.render()
             page.load(tab.results.reload, tab.results.remembered, tab.results.outputs, **_QUICK)
         api.add_endpoints(engine, settings)
     return page

@@ -143,7 +143,7 @@ class ReasonerTab:
         )
         self._stage = gr.HTML(stage.empty(HINT), elem_id="reasoner-stage")
         with gr.Accordion("Record of this answer", open=False, visible=False) as self._drawer:
-            self._record = gr.JSON(show_label=False)
+            self._record = gr.JSON(show_label=False, elem_id="reasoner-record")
 
     # Behaviour
 
@@ -231,7 +231,7 @@ class ReasonerTab:
 
         def begin() -> Iterator[Any]:
             chosen = {seen: sent[0] if seen == "video" else list(sent)} if sent else {}
-            asked.append(forms.answer_request(values | chosen, history))
+            asked.append(forms.answer_request(values | chosen, history, self._context.can))
             return self._context.engine.answer(asked[0])
 
         shown = values["prompt"].strip() or task.title

@@ -61,6 +61,8 @@ class Results:
 
     Attributes:
         latest: State with the newest result's files as strings by kind, for what is sent to other tabs.
+        remembered: What the browser keeps to find the newest result again; the page renders it, outside of the tabs,
+            because what lies on a tab isn't there yet when the page has loaded.
         seed: State with the newest result's seed.
         sends: What hands the newest result to other tabs, and its button; the page wires them.
         reuse: Button that keeps the seed for the next run.
@@ -70,7 +72,7 @@ class Results:
         """Put the components here. ``hint`` tells what to do first; ``clip`` says video player or picture."""
         self._context, self._name, self._hint, self._clip = context, name, hint, clip
         self.latest, self.seed = gr.State({}), gr.State(None)
-        self.remembered = gr.BrowserState("", storage_key=f"cosmos-demo-{name}")
+        self.remembered = gr.BrowserState("", storage_key=f"cosmos-demo-{name}", render=False)
         self.stage = gr.HTML(stage.empty(hint), elem_id=f"{name}-stage")
         look = {"visible": False, "interactive": False, "show_label": False, "elem_classes": "screen"}
         if clip:
@@ -81,12 +83,14 @@ class Results:
         self.plot = gr.HTML(visible=False, elem_id=f"{name}-plot")
         with gr.Row(visible=False, elem_classes="shelf") as self._shelf:
             self.downloads = {
-                kind: gr.DownloadButton(label, visible=False, size="sm", elem_id=f"{name}-{kind}")
+                kind: gr.DownloadButton(label, visible=False, size="sm", elem_id=f"{name}-get-{kind}")
                 for kind, label in _DOWNLOADS.items()
             }
             self.sends = {send: gr.Button(send.label, size="sm") for send in sends}
             self.reuse = gr.Button("Keep this seed", size="sm")
-        self.table = gr.Dataframe(visible=False, interactive=False, label="Actions", max_height=320)
+        self.table = gr.Dataframe(
+            elem_id=f"{name}-table", visible=False, interactive=False, label="Actions", max_height=320
+        )
         with gr.Accordion("Record of this run", open=False, visible=False) as self.drawer:
             self.record = gr.JSON(show_label=False)
 

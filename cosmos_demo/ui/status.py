@@ -29,9 +29,9 @@ def line(status: Status) -> str:
         ("memory", _memory(status)),
         ("head", now),
         ("queue", waiting),
-        ("guardrails", status.guardrails),
+        ("guardrails", status.guardrails and f"guardrails {status.guardrails}"),
     ]
-    items = "".join(f'<li class="{name}">{escape(text)}</li>' for name, text in parts if text)
+    items = "".join(f'<li class="{name}" title="{escape(text)}">{escape(text)}</li>' for name, text in parts if text)
     detail = f'<p class="detail">{escape(status.detail)}</p>' if status.detail else ""
     bar = f'<i class="load" style="width:{status.loaded:.0%}"></i>' if lamp == "loading" else ""
     return f'<div class="status {lamp}" role="status"><span class="lamp"></span><ul>{items}</ul>{detail}{bar}</div>'
