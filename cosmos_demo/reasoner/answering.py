@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
 from transformers.generation.streamers import BaseStreamer
 
+from cosmos_demo.errors import RequestError
 from cosmos_demo.events import Answered, Phase, Token
 from cosmos_demo.omni import OmniModel
 from cosmos_demo.reasoner import parse
@@ -34,34 +35,43 @@ def answer(model: OmniModel, request: AnswerRequest, emit: Emit) -> Answered:
         request: From `validate.resolve`.
         emit: Told `Phase` while the media are read, then a `Token` for each piece of text. When it raises, the
             generation ends within one token and the exception passes through.
+
+    Raises:
+        RequestError: when question, media and answer are longer than the model's context.
     """
     emit(Phase("encoding"))
     start = time.perf_counter()
     asked = conversation(request)
     inputs = model_inputs(model, asked)
     prompt_tokens = inputs["input_ids"].shape[1]
-    stream = _Stream(model.processor.tokenizer, emit)
+    _check_length(model, request, prompt_tokens)
+    stops = _stops(model)
+    stream = _Stream(model.processor.tokenizer, stops, emit)
     preset = THINKING if request.reasoning else DIRECT
+    presence_penalty = preset.presence_penalty if request.temperature else 0.0
     sampling: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
-    processors = LogitsProcessorList()
     if request.temperature:
         sampling = {"do_sample": True, **{key: getattr(request, key) for key in ("temperature", "top_p", "top_k")}}
-        processors.append(PresencePenalty(preset.presence_penalty, prompt_tokens))
     encoded = time.perf_counter()
-    with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count()), device_type="cuda"):
         torch.manual_seed(request.seed)
         model.reasoner.generate(
             **inputs,
             max_new_tokens=request.max_new_tokens,
-            logits_processor=processors,
+            eos_token_id=stops,
+            repetition_penalty=preset.repetition_penalty,
+            logits_processor=LogitsProcessorList([PresencePenalty(presence_penalty, prompt_tokens)]),
             streamer=stream,
             **sampling,
         )
     ended = time.perf_counter()
     thinking, text, closed = parse.split_thinking(stream.text)
     read = parse.read(request.task, text)
-    cut = not stream.ended or not closed
-    note = f"The answer was cut off after {stream.count} tokens; allow more." if cut else read.note
+    note = read.note
+    if not stream.ended:
+        note = f"The answer was cut off after {stream.count} tokens; allow more."
+    elif not closed:
+        note = "The Reasoner ended in the middle of its thinking; ask again or with another seed."
     record = new_record(
         "reasoner",
         request,
@@ -73,9 +83,11 @@ def answer(model: OmniModel, request: AnswerRequest, emit: Emit) -> Answered:
             "total": ended - start,
         },
         {
+            "prompt": asked.prompt,
             "prompt_tokens": prompt_tokens,
             "new_tokens": stream.count,
-            "presence_penalty": preset.presence_penalty,
+            "tokens_per_second": round(stream.count / (ended - encoded), 2),
+            "presence_penalty": presence_penalty,
             "repetition_penalty": preset.repetition_penalty,
         },
     )
@@ -112,6 +124,25 @@ def model_inputs(model: OmniModel, asked: Conversation) -> dict[str, torch.Tenso
     return result
 
 
+def _check_length(model: OmniModel, request: AnswerRequest, prompt_tokens: int) -> None:
+    """Refuse what is longer than the positions that the model knows, before any network runs."""
+    room = model.reasoner.config.get_text_config().max_position_embeddings
+    if prompt_tokens + request.max_new_tokens > room:
+        raise RequestError(
+            "history" if request.history else "prompt",
+            f"with its media it has {prompt_tokens} tokens, and {request.max_new_tokens} are asked for; "
+            f"{model.capabilities.checkpoint} has room for {room}. "
+            + ("Start a new conversation." if request.history else "Shorten it, or give fewer pictures or frames."),
+        )
+
+
+def _stops(model: OmniModel) -> list[int]:
+    """Tokens that end an answer, as the checkpoint says, and the tokenizer's own."""
+    configured = model.reasoner.generation_config.eos_token_id
+    stops = configured if isinstance(configured, list) else [configured]
+    return list({*stops, model.processor.tokenizer.eos_token_id} - {None})
+
+
 class PresencePenalty(LogitsProcessor):
     """Lowers the logits of tokens already written in this answer, each by the same amount however often it came."""
 
@@ -128,14 +159,14 @@ class PresencePenalty(LogitsProcessor):
 class _Stream(BaseStreamer):
     """Turns tokens into text as they come: whole characters only, tags taken out, thinking told apart."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, emit: Emit) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, stops: Collection[int], emit: Emit) -> None:
         self.text = ""
         self.count = 0
         self.first: float | None = None
         self.ended = False
         self._tokenizer = tokenizer
         self._emit = emit
-        self._stops = {tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|endoftext|>")}
+        self._stops = stops
         self._pending: list[int] = []
         self._parts = Parts()
         self._prompt_seen = False

@@ -15,6 +15,12 @@ MAX_NEW_TOKENS = 4096
 MAX_PROMPT = 20_000
 """Characters; the longest prompt that NVIDIA's own service takes."""
 MAX_IMAGES = 8
+MIN_FRAMES = 2
+"""The vision encoder takes frames in pairs."""
+MAX_FRAMES = 768
+"""Of the library's own video processors."""
+MIN_TEMPERATURE = 0.01
+"""Below it only greedy choice is left, and the division overflows."""
 MAX_TURNS = 50
 MAX_SEED = 2**32 - 1
 
@@ -31,6 +37,8 @@ def resolve(request: AnswerRequest, capabilities: Capabilities) -> AnswerRequest
     for key in ("reasoner", task.name):
         if key in capabilities.unavailable:
             raise RequestError("task", capabilities.unavailable[key])
+    if not isinstance(request.prompt, str):
+        raise RequestError("prompt", f"give text, not {type(request.prompt).__name__}.")
     if task.asks_for and not request.prompt.strip():
         raise RequestError("prompt", f"it is empty; {task.title!r} needs {task.asks_for.lower()}.")
     if len(request.prompt) > MAX_PROMPT:
@@ -48,6 +56,10 @@ def resolve(request: AnswerRequest, capabilities: Capabilities) -> AnswerRequest
         seed=secrets.randbelow(MAX_SEED + 1) if request.seed is None else request.seed,
     )
     _number("temperature", filled.temperature, 0.0, 2.0)
+    if 0 < filled.temperature < MIN_TEMPERATURE:
+        raise RequestError(
+            "temperature", f"{filled.temperature!r} is too low; 0 is greedy, else {MIN_TEMPERATURE} to 2."
+        )
     _number("top_p", filled.top_p, 0.01, 1.0)
     _whole("top_k", filled.top_k, 0, 1000)
     _whole("seed", filled.seed, 0, MAX_SEED)
@@ -59,11 +71,14 @@ def _check_media(request: AnswerRequest, media: str, title: str) -> None:
         raise RequestError("video", "give pictures or a video, not both.")
     if len(request.images) > MAX_IMAGES:
         raise RequestError("image", f"{len(request.images)} pictures; up to {MAX_IMAGES} are read at once.")
-    if any(turn.images or turn.video is not None for turn in request.history):
-        return
-    if media == "image" and not request.images:
+    if request.video is not None:
+        count = len(request.video.frames)
+        if not MIN_FRAMES <= count <= MAX_FRAMES or len(request.video.times) != count:
+            raise RequestError("video", f"{count} frames; a clip has {MIN_FRAMES} to {MAX_FRAMES}, each with its time.")
+    seen = [request, *request.history]
+    if media == "image" and (request.video is not None or not any(turn.images for turn in seen)):
         raise RequestError("image", f"{title!r} needs a picture.")
-    if media == "video" and request.video is None:
+    if media == "video" and (request.images or all(turn.video is None for turn in seen)):
         raise RequestError("video", f"{title!r} needs a video.")
 
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from transformers.generation.streamers import BaseStreamer
 
-from cosmos_demo.events import Answered, Event, Phase, Token
+from cosmos_demo.errors import RequestError
+from cosmos_demo.events import Answered, Box, Event, Phase, Token
 from cosmos_demo.media import Clip
 from cosmos_demo.omni import OmniModel
 from cosmos_demo.reasoner import answering
 from cosmos_demo.reasoner.answering import Parts, PresencePenalty, answer, model_inputs
-from cosmos_demo.reasoner.messages import conversation
+from cosmos_demo.reasoner.messages import conversation, metadata
+from cosmos_demo.reasoner.tasks import prompt_for
 from cosmos_demo.reasoner.validate import resolve
 from cosmos_demo.requests import AnswerRequest, Turn
 from cosmos_demo.turns import Cancelled
@@ -69,26 +73,50 @@ def test_same_seed_same_answer_and_the_global_generator_is_untouched(model: Omni
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_cancelling_ends_within_a_token_and_the_next_answer_is_the_same(model: OmniModel):
+@pytest.mark.parametrize("at", [1, 4])
+def test_cancelling_ends_within_a_token_and_the_next_answer_is_the_same(model: OmniModel, at: int):
     expected, told = _ask(model, ASK).text, []
 
     def stop(event: Event) -> None:
         if isinstance(event, Token):
             told.append(event)
-            raise Cancelled
+            if len(told) == at:
+                raise Cancelled
 
     with pytest.raises(Cancelled):
         _ask(model, ASK, stop)
-    assert len(told) == 1
+    assert len(told) == at
     assert model.active_head is None
     assert _ask(model, ASK).text == expected
 
 
-def test_conversations_go_on(model: OmniModel):
-    first = _ask(model, ASK)
-    turn = Turn(ASK.prompt, first.text, images=ASK.images)
-    second = _ask(model, replace(ASK, prompt="And now?", images=(), history=(turn,)))
-    assert second.record["details"]["prompt_tokens"] > first.record["details"]["prompt_tokens"]
+def test_a_long_conversation_reads_as_the_library_reads_it(model: OmniModel):
+    """Pictures and a clip in earlier turns; the reference gets them in the messages themselves."""
+    turns = (
+        Turn("What is it?", "Noise.", images=(PICTURE,)),
+        *(Turn(f"Number {number}?", "Yes.") for number in range(10)),
+        Turn("And the clip?", "More noise.", video=CLIP),
+        Turn("Which of these?", "The first.", images=(PICTURE.rotate(90), PICTURE)),
+    )
+    request = replace(ASK, prompt="And now?", images=(PICTURE.rotate(180),), history=turns)
+    messages = [{"role": "system", "content": [{"type": "text", "text": "You are a helpful assistant."}]}]
+    for turn in (*turns, Turn("And now?", "", images=request.images)):
+        media = [{"type": "image", "image": image} for image in turn.images]
+        media += [{"type": "video", "video": turn.video.frames}] if turn.video else []
+        messages.append({"role": "user", "content": [*media, {"type": "text", "text": turn.prompt}]})
+        messages.append({"role": "assistant", "content": [{"type": "text", "text": turn.answer}]})
+    expected = model.processor.apply_chat_template(
+        messages[:-1],
+        tokenize=True,
+        add_generation_prompt=True,
+        return_dict=True,
+        return_tensors="pt",
+        processor_kwargs={"do_sample_frames": False, "video_metadata": [metadata(CLIP)]},
+    )
+    ours = model_inputs(model, conversation(request))
+    assert ours.keys() == expected.keys()
+    assert all(torch.equal(ours[name], expected[name]) for name in ours)
+    assert _ask(model, request).record["details"]["prompt_tokens"] == expected["input_ids"].shape[1]
 
 
 def test_a_cut_answer_is_noted(model: OmniModel):
@@ -97,10 +125,70 @@ def test_a_cut_answer_is_noted(model: OmniModel):
     assert answered.record["details"]["new_tokens"] == 1
 
 
+@pytest.fixture
+def says(model: OmniModel, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts words into the model's mouth, up to its stop token."""
+
+    def say(text: str, stop: bool = True) -> None:
+        tokenizer = model.processor.tokenizer
+        tokens = tokenizer.encode(text, add_special_tokens=False) + [tokenizer.eos_token_id] * stop
+
+        def generate(streamer: BaseStreamer, input_ids: torch.Tensor, **_: Any) -> None:
+            for value in (input_ids, *torch.tensor(tokens)[:, None]):
+                streamer.put(value)
+            streamer.end()
+
+        monkeypatch.setattr(model.reasoner, "generate", generate)
+
+    return say
+
+
+def test_thinking_and_findings_are_told_apart(model: OmniModel, says: Callable[[str], None]):
+    says('<think>Left, I guess.</think>\n```json\n[{"bbox_2d": [1, 2, 3, 4], "label": "ball"}]\n```')
+    events: list[Event] = []
+    answered = _ask(model, replace(ASK, task="grounding", reasoning=True), events.append)
+    tokens = [event for event in events if isinstance(event, Token)]
+    assert "".join(token.text for token in tokens if token.thinking) == answered.thinking == "Left, I guess."
+    assert "".join(token.text for token in tokens if not token.thinking).strip() == answered.text
+    assert answered.boxes == (Box(1, 2, 3, 4, "ball"),)
+    assert answered.note == ""
+
+
+def test_notes_say_why_there_is_no_answer(model: OmniModel, says: Callable[..., None]):
+    says("<think>Hm")
+    ended = _ask(model, ASK)
+    assert (ended.thinking, ended.text) == ("Hm", "")
+    assert "in the middle of its thinking" in ended.note
+    says("<think>Hm", stop=False)
+    assert "cut off" in _ask(model, ASK).note
+    says("No idea.")
+    assert "No boxes could be read" in _ask(model, replace(ASK, task="grounding")).note
+    says("")
+    assert _ask(model, ASK).text == ""
+
+
+def test_what_is_longer_than_the_context_is_refused_before_the_model_runs(
+    model: OmniModel, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(model.reasoner.config.get_text_config(), "max_position_embeddings", 40)
+    monkeypatch.setattr(model.reasoner, "generate", None)
+    with pytest.raises(RequestError, match="has room for 40") as caught:
+        _ask(model, ASK)
+    assert caught.value.field == "prompt"
+    with pytest.raises(RequestError, match="new conversation") as caught:
+        _ask(model, replace(ASK, history=(Turn("a", "b"),)))
+    assert caught.value.field == "history"
+
+
 def test_the_record_says_what_was_used(model: OmniModel):
-    record = _ask(model, ASK).record
-    assert (record["kind"], record["seed"], record["settings"]["task"]) == ("reasoner", 1, "chat")
+    record = _ask(model, replace(ASK, task="pointing", prompt="the ball", temperature=0.5)).record
+    assert (record["kind"], record["seed"], record["settings"]["task"]) == ("reasoner", 1, "pointing")
+    assert record["settings"]["prompt"] == "the ball"
     assert record["timings"].keys() == {"encoding", "first_token", "total"}
+    details = record["details"]
+    assert details["prompt"] == prompt_for("pointing", "the ball")
+    assert (details["presence_penalty"], details["repetition_penalty"]) == (1.5, 1.0)
+    assert _ask(model, ASK).record["details"]["presence_penalty"] == 0
 
 
 def test_presence_penalty_by_hand():
@@ -124,7 +212,7 @@ def test_characters_of_many_bytes_come_whole(model: OmniModel):
     tokenizer = model.processor.tokenizer
     text = "Zwölf 球 🙂 fertig"
     events: list[Event] = []
-    stream = answering._Stream(tokenizer, events.append)
+    stream = answering._Stream(tokenizer, [], events.append)
     stream.put(torch.tensor([[1, 2, 3]]))
     for token in tokenizer.encode(text, add_special_tokens=False):
         stream.put(torch.tensor([token]))
@@ -132,3 +220,20 @@ def test_characters_of_many_bytes_come_whole(model: OmniModel):
     pieces = [event.text for event in events]
     assert "".join(pieces) == stream.text == text
     assert not any("\ufffd" in piece for piece in pieces)
+
+
+def test_special_tokens_are_not_shown_and_broken_characters_are_not_kept_for_ever(model: OmniModel):
+    tokenizer = model.processor.tokenizer
+    half = tokenizer.encode("🙂", add_special_tokens=False)[0]
+    events: list[Event] = []
+    stream = answering._Stream(tokenizer, [tokenizer.eos_token_id], events.append)
+    stream.put(torch.tensor([[1, 2, 3]]))
+    for token in (*tokenizer.encode("<|im_start|>a", add_special_tokens=False), *[half] * 20):
+        stream.put(torch.tensor([token]))
+    assert stream.text.startswith("a\ufffd")
+    assert not stream.ended
+    stream.put(torch.tensor([tokenizer.eos_token_id]))
+    stream.end()
+    assert stream.ended
+    assert "".join(event.text for event in events) == stream.text
+    assert "im_end" not in stream.text
