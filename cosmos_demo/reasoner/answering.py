@@ -114,6 +114,7 @@ def model_inputs(model: OmniModel, asked: Conversation) -> dict[str, torch.Tenso
         videos=[list(clip.frames) for clip in asked.clips] or None,
         video_metadata=[metadata(clip) for clip in asked.clips] or None,
         do_sample_frames=False,
+        return_metadata=True,  # Edge's processor reads the times from there, and drops them otherwise
         return_tensors="pt",
         return_mm_token_type_ids=True,
     )

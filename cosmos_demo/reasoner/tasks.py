@@ -17,8 +17,8 @@ REASONING = (
 )
 """Appended to the user's text to turn reasoning on; there is no switch in the chat template."""
 
-MEDIA = ("none", "any", "image", "video", "visual")
-"""What a task takes: no media, any or none, pictures, a clip, or either of the two (but one is needed)."""
+MEDIA = ("any", "image", "video")
+"""What a task takes: any media or none, pictures, or a clip."""
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from transformers import Cosmos3EdgeImageProcessor, Cosmos3EdgeProcessor, Cosmos3EdgeVideoProcessor
 from transformers.generation.streamers import BaseStreamer
 
 from cosmos_demo.errors import RequestError
@@ -49,11 +52,26 @@ def test_greedy_answers_equal_plain_generate(model: OmniModel, request_: AnswerR
     assert " ".join((ours.thinking, ours.text)).strip() == plain.replace("<think>", "").replace("</think>", "").strip()
 
 
-def test_time_marks_are_the_clips_own(model: OmniModel):
+def _marks(model: OmniModel) -> list[str]:
+    """Time marks in the text for `CLIP`, whose frames are at 7, 7.5, 8 and 8.5 seconds."""
     inputs = model_inputs(model, conversation(replace(ASK, images=(), video=CLIP)))
-    text = model.processor.tokenizer.decode(inputs["input_ids"][0])
-    assert [mark.split(">")[0] for mark in text.split("<") if " seconds" in mark] == ["7.2 seconds", "8.2 seconds"]
     assert inputs["mm_token_type_ids"].max() == 2
+    return re.findall(r"<([\d.]+) seconds>", model.processor.tokenizer.decode(inputs["input_ids"][0]))
+
+
+def test_time_marks_are_the_clips_own(model: OmniModel):
+    assert _marks(model) == ["7.2", "8.2"], "the middle of each pair"
+
+
+def test_time_marks_of_the_edge_family(model: OmniModel):
+    processor = Cosmos3EdgeProcessor(
+        Cosmos3EdgeImageProcessor(),
+        model.processor.tokenizer,
+        Cosmos3EdgeVideoProcessor(),
+        model.processor.chat_template,
+    )
+    edge = SimpleNamespace(processor=processor, device=model.device, dtype=model.dtype)
+    assert _marks(edge) == ["7.0", "7.5", "8.0", "8.5"]
 
 
 def test_tokens_make_up_the_answer(model: OmniModel):
