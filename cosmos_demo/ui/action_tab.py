@@ -25,7 +25,7 @@ class ActionTab(GeneratorTab):
 
     name = "action"
     modes = ("policy", "forward-dynamics", "inverse-dynamics")
-    main = ("image", "video", "actions", "prompt", ("domain", "chunk_size"))
+    main = ("image", "video", "actions", "prompt", "domain", "chunk_size")
     advanced = (("resolution", "fps"), "view_point", *SAMPLING[1:])
     button = "Run"
     sends = (Send("Ask about it", "video", "reasoner", "video"),)

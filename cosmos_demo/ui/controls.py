@@ -43,7 +43,7 @@ def _image(mode: Mode, can: Capabilities, value: Any, options: Mapping[str, Any]
 
 
 def _video(mode: Mode, can: Capabilities, value: Any, options: Mapping[str, Any]) -> Component:
-    return gr.Video(label="Source clip", height=230, **options)
+    return gr.Video(label="Source clip", **options)
 
 
 def _resolution(mode: Mode, can: Capabilities, value: Any, options: Mapping[str, Any]) -> Component:

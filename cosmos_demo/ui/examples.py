@@ -98,7 +98,11 @@ _ALL: dict[str, list[Example]] = {
         ),
         Example(
             "Point to the pyramid",
-            {"task": "pointing", "prompt": "the blue pyramid", "images": _file("two_objects.png")},
+            {"task": "pointing", "prompt": "the blue pyramid", "images": _file("three_objects.png")},
+        ),
+        Example(
+            "Think, then count",
+            {"prompt": "How many objects are there?", "images": _file("four_objects.png"), "reasoning": True},
         ),
         Example("Describe this clip", {"task": "video-caption", "video": _file("roll.mp4")}),
         Example("When does what happen?", {"task": "event-timeline", "video": _file("bounce.mp4")}),

@@ -1,3 +1,11 @@
+// On a narrow screen a run's stage lies below its button: bring it into view.
+document.addEventListener("click", (event) => {
+  const from = event.target.closest("[id$='-run'], [id$='-examples'] [data-index]");
+  if (!from || window.innerWidth > 860) return;
+  const tab = (from.closest("[id$='-examples']") ?? from).id.split("-")[0];
+  document.getElementById(`${tab}-stage`)?.scrollIntoView({ behavior: "smooth", block: "center" });
+});
+
 // Timelines and plots follow a video and seek it. A part with data-clock="ID" belongs to the player in element #ID.
 (() => {
   const playerOf = (part) => document.querySelector(`#${part.dataset.clock} video`);

@@ -79,8 +79,8 @@ class ReasonerTab:
         self._look = gr.Radio(
             [("Picture", "image"), ("Video", "video")], value="image", label="Ask about", elem_id="reasoner-look"
         )
-        form.add("images", gr.Image(type="filepath", label="Picture", elem_id="reasoner-image", height=260))
-        form.add("video", gr.Video(label="Video", visible=False, elem_id="reasoner-video", height=260))
+        form.add("images", gr.Image(type="filepath", label="Picture", elem_id="reasoner-image", height=230))
+        form.add("video", gr.Video(label="Video", visible=False, elem_id="reasoner-video"))
         form.add(
             "prompt",
             gr.Textbox(
@@ -126,7 +126,6 @@ class ReasonerTab:
             elem_id=PLAYER,
             elem_classes="screen",
             buttons=[],
-            height=360,
         )
         self._findings = gr.HTML(visible=False, elem_id="reasoner-findings")
         self._conversation = gr.State([])

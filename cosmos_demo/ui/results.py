@@ -168,7 +168,7 @@ class Results:
         settings = record["settings"]
         names = actions.DOMAINS[settings["domain"]].channels[: len(rows[0])]
         drawn = timeline.plot(np.asarray(rows), _grouped(names), settings["fps"], f"{self._name}-screen")
-        numbered = [[step, *row] for step, row in enumerate(rows)]
+        numbered = [[step, *(round(value, 4) for value in row)] for step, row in enumerate(rows)]
         return {
             self.plot: gr.update(value=drawn, visible=True),
             self.table: gr.update(value={"headers": ["step", *names], "data": numbered}, visible=True),

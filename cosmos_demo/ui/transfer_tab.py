@@ -77,5 +77,5 @@ class TransferTab(GeneratorTab):
             super()._add(field)
 
     def _add_slot(self, clip: str, kind: str, value: str, label: str) -> None:
-        self.form.add(clip, gr.Video(label=label, height=230, elem_id=f"transfer-{clip.replace('_', '-')}"))
+        self.form.add(clip, gr.Video(label=label, elem_id=f"transfer-{clip.replace('_', '-')}"))
         self.form.add(kind, gr.Dropdown(KINDS, value=value, label="It shows"))

@@ -134,7 +134,7 @@ def test_motion_is_read_from_a_clip_and_its_plot_seeks_it(page: Page):
     _example(page, "action", "Read the camera's motion")
     plot = page.locator("#action-plot")
     expect(plot).to_contain_text("Translation", timeout=PATIENCE)
-    expect(page.locator("#action-table")).to_be_visible()
+    expect(page.locator("#action-table")).to_be_visible(timeout=PATIENCE)
     page.wait_for_function("document.querySelector('#action-screen video').readyState >= 1")
     page.evaluate("document.querySelector('#action-screen video').pause()")
     chart = plot.locator("[data-seekable]").first
