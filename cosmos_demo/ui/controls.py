@@ -48,9 +48,11 @@ def _video(mode: Mode, can: Capabilities, value: Any, options: Mapping[str, Any]
 
 def _resolution(mode: Mode, can: Capabilities, value: Any, options: Mapping[str, Any]) -> Component:
     tiers = modes.ACTION_RESOLUTIONS if mode.acts else modes.RESOLUTIONS
-    served = [tier for tier in tiers if tier in can.resolutions or (tier > 480 and 720 in can.resolutions)]
+    known = [tier for tier in tiers if tier in can.resolutions or (tier > 480 and 720 in can.resolutions)]
+    served = known or list(can.resolutions)
+    chosen = value if value in served else served[-1]
     return gr.Dropdown(
-        [(f"{tier}p", tier) for tier in served], value=value, label="Resolution", min_width=110, **options
+        [(f"{tier}p", tier) for tier in served], value=chosen, label="Resolution", min_width=110, **options
     )
 
 

@@ -31,7 +31,7 @@ class GeneratorTab:
 
     Attributes:
         name: Id of the tab.
-        modes: Its modes; the first is chosen to begin with.
+        modes: Its modes; the first that the checkpoint can do is chosen to begin with.
         main, advanced: The layout of its controls.
         button, hint: What starts a run, and what to do before the first one.
         clip: Whether results are clips.
@@ -50,6 +50,7 @@ class GeneratorTab:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.form = Form()
+        self._first = next((mode for mode in self.modes if mode not in context.can.unavailable), self.modes[0])
         self._catalogued: list[str] = []
         self._write: gr.Button | None = None
         self._examples = examples.of(self.name)
@@ -73,7 +74,7 @@ class GeneratorTab:
 
     def fill(self, values: Mapping[str, Any]) -> Updates:
         """The updates that set the form to ``values`` by field, ``mode`` among them, and the rest to the defaults."""
-        mode = values.get("mode", self.modes[0])
+        mode = values.get("mode", self._first)
         started = defaults_for(MODES[mode], self.context.can, values.get("domain"))
         del started["flow_shift"]  # its field is empty for the preset
         return joined(self.form.fill({"mode": mode, **started, **values}), self._arranged(mode))
@@ -91,7 +92,7 @@ class GeneratorTab:
     # Layout
 
     def _build_controls(self) -> None:
-        chosen = self.modes[0]
+        chosen = self._first
         titles = [(MODES[mode].title, mode) for mode in self.modes]
         several = len(self.modes) > 1
         mode = gr.Radio(titles, value=chosen, label="Mode", visible=several, elem_id=f"{self.name}-mode")
@@ -117,7 +118,7 @@ class GeneratorTab:
         """Put the control for ``field`` here, with the defaults of the first mode that has it."""
         mode = next(MODES[mode] for mode in self.modes if field in controls.fields(MODES[mode]))
         control = self.form.add(field, controls.create(field, self.name, mode, self.context.can))
-        control.visible = field in controls.fields(MODES[self.modes[0]])
+        control.visible = field in controls.fields(MODES[self._first])
         self._catalogued.append(field)
         if field == "prompt" and not mode.acts:
             able = "reasoner" not in self.context.can.unavailable

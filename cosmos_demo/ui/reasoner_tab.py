@@ -92,6 +92,7 @@ class ReasonerTab:
             ),
         )
         self._run, self._stop = running.buttons("Ask", NAME)
+        self._run.interactive = "reasoner" not in self._context.can.unavailable
         with gr.Accordion("More pictures", open=False) as self._more_drawer:
             self._more = gr.File(file_count="multiple", file_types=["image"], show_label=False, height=110)
         form.add("reasoning", gr.Checkbox(False, label="Think first", info="The thinking is shown apart, folded."))
