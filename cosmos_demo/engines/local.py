@@ -15,7 +15,7 @@ from cosmos_demo.generator import validate as generator_requests
 from cosmos_demo.reasoner import validate as reasoner_requests
 from cosmos_demo.requests import AnswerRequest, GenerateRequest
 from cosmos_demo.settings import Settings
-from cosmos_demo.turns import Emit, Turns
+from cosmos_demo.turns import Cancelled, Emit, Turns
 
 if TYPE_CHECKING:
     from cosmos_demo.omni import OmniModel
@@ -35,9 +35,18 @@ class _Load:
 
     def __post_init__(self) -> None:
         self.over = threading.Event()
+        self._unwanted = threading.Event()
 
     def report(self, fraction: float, what: str) -> None:
+        """Note how far it got. Raises `Cancelled` once nobody wants the model any more."""
+        if self._unwanted.is_set():
+            raise Cancelled
         self.fraction, self.what = fraction, what
+
+    def stop(self) -> None:
+        """Have the attempt end at the next tensor, and wait for that."""
+        self._unwanted.set()
+        self.over.wait()
 
 
 class LocalEngine:
@@ -96,7 +105,9 @@ class LocalEngine:
 
     def close(self) -> None:
         self._turns.close()
+        self._load.stop()
         self._load = _Load(error=EngineError("The engine is closed."))
+        self._load.over.set()
 
     def _run(self, head: str, work: Callable[[OmniModel, Emit], Event]) -> Iterator[Event]:
         def take_turn(emit: Emit) -> Event:
