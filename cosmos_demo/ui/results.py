@@ -181,16 +181,16 @@ _TOKEN = re.compile(r"[\w-]{16,40}", re.ASCII)
 
 def facts(record: dict[str, Any]) -> str:
     """The few settings of a run that people ask for first, as HTML."""
-    settings, timings = record["settings"], record["timings"]
-    seconds = sum(timings.values()) if "total" not in timings else timings["total"]
+    settings, details, seconds = record["settings"], record["details"], record["timings"].get("total")
+    frames = details.get("frames", 1)
     named = {
         "seed": record["seed"],
-        "size": record["details"].get("size"),
-        "frames": settings.get("num_frames"),
+        "size": f"{details['width']}×{details['height']}" if "width" in details else None,
+        "frames": frames if frames > 1 else None,
         "fps": settings.get("fps"),
         "steps": settings.get("steps"),
         "guidance": settings.get("guidance_scale"),
-        "took": f"{seconds:.1f} s" if timings else None,
+        "took": None if seconds is None else f"{seconds:.1f} s",
     }
     parts = "".join(
         f"<span>{name} <b>{escape(str(value))}</b></span>" for name, value in named.items() if value is not None
