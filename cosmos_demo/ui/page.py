@@ -61,9 +61,12 @@ def build(engine: Engine, settings: Settings) -> gr.Blocks:
 
 
 def serve(page: gr.Blocks, settings: Settings) -> None:
-    """Serve the page until the process is told to end."""
+    """Serve the page until the process is told to end.
+
+    A host that wasn't chosen is left to Gradio: its own default is the same, and Spaces sets another through it.
+    """
     page.launch(
-        server_name=settings.host,
+        server_name=None if settings.host == Settings().host else settings.host,
         server_port=settings.port,
         theme=theme.make(),
         css_paths=[theme.STYLE],

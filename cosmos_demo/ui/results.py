@@ -152,7 +152,7 @@ class Results:
             self.seed: record["seed"],
             self.remembered: kept.files.data.parent.name,
             self.stage: stage.hidden(),
-            self.screen: gr.update(value=shown, visible=shown is not None),
+            self.screen: gr.update(value=shown, visible=shown is not None, **self._looped(files)),
             self.facts: gr.update(value=facts(record), visible=True),
             self._shelf: gr.update(visible=True),
             self.drawer: gr.update(visible=True),
@@ -162,6 +162,10 @@ class Results:
             button: gr.update(value=files.get(kind), visible=kind in files) for kind, button in self.downloads.items()
         }
         return updates | {button: gr.update(visible=send.kind in files) for send, button in self.sends.items()}
+
+    def _looped(self, files: dict[str, str]) -> dict[str, bool]:
+        """Silent clips play again and again, one with sound plays once."""
+        return {"loop": "sound" not in files} if self._clip else {}
 
     def _acted(self, record: dict[str, Any], rows: list[list[float]]) -> Updates:
         """The updates that show actions: a plot on the clip's own clock, and a table."""
