@@ -12,8 +12,8 @@ from torch import Tensor
 
 CELL = 16
 """Pixels of a latent cell along each side."""
-_CALIBRATION_SIDE = 256
-_RIDGE = 1e-3
+_SCENES, _SIDE, _BOXES = 8, 128, 4
+_RIDGE = 1e-2
 
 _maps: weakref.WeakKeyDictionary[AutoencoderKLWan, Tensor] = weakref.WeakKeyDictionary()
 
@@ -40,21 +40,39 @@ def frame(estimate: Tensor, vae: AutoencoderKLWan) -> np.ndarray:
 def colour_map(vae: AutoencoderKLWan) -> Tensor:
     """Least-squares map from a normalised latent cell to its mean colour (0 to 1): ``[C + 1, 3]``, the last row added.
 
-    Measured once for each VAE on one 256x256 picture of random blocks; needs the VAE on its device.
+    Measured once for each VAE on a few simple pictures; needs the VAE on its device.
     """
     if vae not in _maps:
-        generator = torch.Generator().manual_seed(0)
-        coarse = torch.rand(1, 3, _CALIBRATION_SIDE // 32, _CALIBRATION_SIDE // 32, generator=generator)
-        picture = torch.nn.functional.interpolate(coarse, size=_CALIBRATION_SIDE, mode="nearest")
-        where, dtype = next(vae.parameters()).device, vae.dtype
-        pixels = (picture * 2 - 1).unsqueeze(2).to(where, dtype)
-        latents = vae.encode(pixels).latent_dist.mode().float().cpu()
+        pictures = _scenes()
         mean, std = (
             torch.tensor(values).view(1, -1, 1, 1, 1) for values in (vae.config.latents_mean, vae.config.latents_std)
         )
-        cells = ((latents - mean) / std)[0, :, 0].flatten(1).T
-        colours = torch.nn.functional.avg_pool2d(picture, CELL)[0].flatten(1).T
-        rows = torch.cat([cells, torch.ones(len(cells), 1)], 1).double()
-        gram = rows.T @ rows + _RIDGE * len(rows) * torch.eye(rows.shape[1], dtype=torch.float64)
-        _maps[vae] = torch.linalg.solve(gram, rows.T @ colours.double()).float()
+        pixels = (pictures * 2 - 1).unsqueeze(2).to(vae.device, vae.dtype)
+        latents = vae.encode(pixels).latent_dist.mode().float().cpu()
+        cells = ((latents - mean) / std).movedim(1, -1).flatten(0, -2).double()
+        colours = torch.nn.functional.avg_pool2d(pictures, CELL).movedim(1, -1).flatten(0, -2).double()
+        centred = cells - cells.mean(0)
+        gram = centred.T @ centred + _RIDGE * len(cells) * torch.eye(cells.shape[1], dtype=torch.float64)
+        slopes = torch.linalg.solve(gram, centred.T @ (colours - colours.mean(0)))
+        offset = colours.mean(0) - cells.mean(0) @ slopes
+        _maps[vae] = torch.cat([slopes, offset[None]]).float()
     return _maps[vae]
+
+
+def _scenes() -> Tensor:
+    """Pictures of plain boxes before a ground shaded from top to bottom: ``[N, 3, side, side]`` from 0 to 1.
+
+    Large even areas with few edges, as real pictures have; noise or colour tables alone would give gaudy previews.
+    """
+    generator = torch.Generator().manual_seed(0)
+    top, bottom = torch.rand(2, _SCENES, 3, 1, 1, generator=generator)
+    grey, strength = torch.rand(2, _SCENES, 1, 1, 1, generator=generator)
+    height = torch.linspace(0, 1, _SIDE).view(1, 1, _SIDE, 1)
+    ground = grey + (top * (1 - height) + bottom * height - 0.5) * strength
+    scenes = ground.clamp(0, 1).repeat(1, 1, 1, _SIDE)
+    for scene in scenes:
+        for _ in range(_BOXES):
+            left, upper = torch.randint(_SIDE, (2,), generator=generator).tolist()
+            wide, high = torch.randint(_SIDE // 16, _SIDE // 2, (2,), generator=generator).tolist()
+            scene[:, upper : upper + high, left : left + wide] = torch.rand(3, 1, 1, generator=generator)
+    return scenes

@@ -75,7 +75,8 @@ def resolve(request: GenerateRequest, capabilities: Capabilities) -> GenerateReq
     given = {name: getattr(request, name) for name in values if getattr(request, name, None) is not None}
     for name, only in capabilities.fixed.items():
         if given.get(name, only) != only:
-            raise RequestError(name, f"{given[name]!r} can't be chosen; this checkpoint works with {only:g} alone.")
+            allowed = f"works with {only!r} alone" if only else "takes none"
+            raise RequestError(name, f"{given[name]!r} can't be chosen; this checkpoint {allowed}.")
     filled = replace(request, **{**values, **given})
     if filled.seed is None:
         filled = replace(filled, seed=secrets.randbelow(modes.MAX_SEED + 1))
@@ -100,10 +101,11 @@ def _check_given(request: GenerateRequest, mode: Mode, capabilities: Capabilitie
         if field not in mode.needs and _is_given(getattr(request, field)):
             raise RequestError(field, f"{mode.title} takes no {field}; leave it out or choose another mode.")
     for field in ("prompt", "negative_prompt"):
-        if len(getattr(request, field)) > modes.MAX_PROMPT:
-            raise RequestError(
-                field, f"it has {len(getattr(request, field))} characters; up to {modes.MAX_PROMPT} fit."
-            )
+        text = getattr(request, field)
+        if not isinstance(text, str):
+            raise RequestError(field, f"{text!r} is not text.")
+        if len(text) > modes.MAX_PROMPT:
+            raise RequestError(field, f"it has {len(text)} characters; up to {modes.MAX_PROMPT} fit.")
     if request.sound:
         if "sound" not in mode.takes:
             raise RequestError("sound", f"{mode.title} makes no sound.")
