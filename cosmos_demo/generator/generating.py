@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from diffusers import CosmosActionCondition, SchedulerMixin, UniPCMultistepScheduler
+from diffusers import Cosmos3OmniModularPipeline, CosmosActionCondition, SchedulerMixin, UniPCMultistepScheduler
 from PIL import Image
 from torch import Tensor
 
@@ -26,6 +26,7 @@ from cosmos_demo.turns import Emit
 
 PREVIEW_EVERY = 0.2
 """Least seconds between two previews; the first step always has one."""
+_NO_NUMBERS = "The result holds no numbers (NaN); try another seed, fewer steps or less guidance."
 
 
 def generate(model: OmniModel, request: GenerateRequest, emit: Emit) -> Generated:
@@ -82,7 +83,7 @@ class _Watch:
         self._first = 0.0
         self._drawn = 0.0
 
-    def step(self, index: int, estimate: Tensor | None) -> None:
+    def step(self, index: int, estimate: Tensor) -> None:
         """Step ``index`` (from 0) is done; ``estimate`` are the clean latents ``[..., C, T, h, w]`` as guessed now."""
         now = self.denoised = time.perf_counter()
         if index == 0:
@@ -91,10 +92,12 @@ class _Watch:
         pace = (now - self._first) / index if index else now - self.began
         done = index + 1
         self._emit(Step(done, self._total, now - self.began, pace * (self._total - done)))
-        if self._shows and estimate is not None and (index == 0 or now - self._drawn >= PREVIEW_EVERY):
+        if self._shows and (index == 0 or now - self._drawn >= PREVIEW_EVERY):
             self._drawn = now
             self._emit(Preview(done, preview.frame(estimate, self._model.pipeline.vae)))
         if done == self._total:
+            if not estimate.isfinite().all():
+                raise EngineError(_NO_NUMBERS)
             self._emit(Phase("decoding"))
 
 
@@ -190,42 +193,52 @@ def _action(request: GenerateRequest) -> CosmosActionCondition:
 def _transfer(model: OmniModel, request: GenerateRequest, scheduler: SchedulerMixin, watch: _Watch) -> _Output:
     """Transfer, with the modular pipeline."""
     width, height = modes.size(request.resolution, request.aspect_ratio)
-    _report_steps(scheduler, lambda index: watch.step(index, scheduler.model_outputs[-1]))
-    model.transfer_pipeline.update_components(scheduler=scheduler)
-    frames = model.transfer_pipeline(
-        **_common(request),
-        negative_prompt=request.negative_prompt,
-        control_videos={kind: _pictures(clip) for kind, clip in request.controls.items()},
-        width=width,
-        height=height,
-        num_frames=request.num_frames,
-        fps=float(request.fps),
-        guidance_scale=request.guidance_scale,
-        control_guidance=request.control_guidance,
-        output="videos",
-    )
+    with _lent(scheduler, model.transfer_pipeline, watch) as pipeline:
+        frames = pipeline(
+            **_common(request),
+            negative_prompt=request.negative_prompt,
+            control_videos={kind: _pictures(clip) for kind, clip in request.controls.items()},
+            width=width,
+            height=height,
+            num_frames=request.num_frames,
+            fps=float(request.fps),
+            guidance_scale=request.guidance_scale,
+            control_guidance=request.control_guidance,
+            output="videos",
+        )
     return _Output(frames)
 
 
 def _distilled(model: OmniModel, request: GenerateRequest, scheduler: SchedulerMixin, watch: _Watch) -> _Output:
     """Few-step checkpoints, with their own modular pipeline, which fixes the steps and needs no guidance."""
-    _report_steps(scheduler, lambda index: watch.step(index, None))
-    model.distilled_pipeline.update_components(scheduler=scheduler)
-    frames = model.distilled_pipeline(**_common(request), **_sized(request), **_source(request), output="videos")
+    with _lent(scheduler, model.distilled_pipeline, watch) as pipeline:
+        frames = pipeline(**_common(request), **_sized(request), **_source(request), output="videos")
     return _Output(frames)
 
 
-def _report_steps(scheduler: SchedulerMixin, told: Callable[[int], None]) -> None:
-    """Tell of each step of a scheduler: the modular pipelines have no callback of their own."""
-    step = scheduler.step
-    count = iter(range(modes.STEPS[1]))
+@contextmanager
+def _lent(
+    scheduler: SchedulerMixin, pipeline: Cosmos3OmniModularPipeline, watch: _Watch
+) -> Iterator[Cosmos3OmniModularPipeline]:
+    """Have a modular pipeline use ``scheduler`` for one run, and ``watch`` told of its steps.
 
-    def reporting(*arguments: Any, **options: Any) -> Any:
-        result = step(*arguments, **options)
-        told(next(count))
+    Modular pipelines have no callback, and all they denoise passes through the scheduler's `step`.
+    """
+    own, advance = pipeline.scheduler, scheduler.step
+
+    def step(velocity: Tensor, timestep: Tensor, latents: Tensor, **options: Any) -> Any:
+        result = advance(velocity, timestep, latents, **options)
+        index = scheduler.step_index - 1
+        # Flow matching: the noise at level sigma has moved the clean latents by sigma along the velocity.
+        watch.step(index, latents - scheduler.sigmas[index].to(latents) * velocity)
         return result
 
-    scheduler.step = reporting
+    scheduler.step = step
+    pipeline.update_components(scheduler=scheduler)
+    try:
+        yield pipeline
+    finally:
+        pipeline.update_components(scheduler=own)
 
 
 def _finished(model: OmniModel, request: GenerateRequest, output: _Output, watch: _Watch) -> Generated:
@@ -240,7 +253,7 @@ def _finished(model: OmniModel, request: GenerateRequest, output: _Output, watch
         actions = output.actions.float().numpy()
     for made in (sound, actions):
         if made is not None and not np.isfinite(made).all():
-            raise EngineError("The result holds no numbers (NaN); try another seed, fewer steps or less guidance.")
+            raise EngineError(_NO_NUMBERS)
     ended = time.perf_counter()
     size = {} if frames is None else {"width": frames.shape[2], "height": frames.shape[1], "frames": len(frames)}
     record = new_record(

@@ -173,6 +173,15 @@ def transfer_defaults(kinds: tuple[str, ...]) -> dict[str, Any]:
     return {"control_guidance": 2.0} if "seg" in kinds else {}
 
 
+def family_defaults(family: str, mode: Mode) -> dict[str, Any]:
+    """Published settings in which the Edge family differs from the others; its actions are made alike."""
+    if family != "cosmos3_edge" or mode.acts:
+        return {}
+    if mode.name == "text-to-image":
+        return {"steps": 50, "guidance_scale": 4.0, "flow_shift": 3.0}
+    return {"steps": 50, "guidance_scale": 5.0, "flow_shift": 3.0, "num_frames": 121}
+
+
 def size(resolution: int, aspect_ratio: str) -> tuple[int, int]:
     """Width and height in pixels of a tier and an aspect ratio; KeyError when there is no such tier or ratio."""
     return SIZES[resolution][aspect_ratio]

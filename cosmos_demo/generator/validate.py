@@ -11,7 +11,7 @@ from typing import Any
 from cosmos_demo.engines.base import Capabilities
 from cosmos_demo.errors import RequestError
 from cosmos_demo.generator import modes
-from cosmos_demo.generator.actions import DOMAINS, UNSUPPORTED
+from cosmos_demo.generator.actions import DOMAINS, UNSUPPORTED, as_rows
 from cosmos_demo.generator.modes import MODES, Mode
 from cosmos_demo.requests import GenerateRequest
 
@@ -37,7 +37,7 @@ def defaults_for(
             the defaults unless the checkpoint prefers others for this very domain.
         kinds: In transfer the kinds of control given.
     """
-    values = dict(mode.defaults)
+    values = {**mode.defaults, **modes.family_defaults(capabilities.family, mode)}
     if mode.name == "transfer":
         values |= modes.transfer_defaults(tuple(kinds))
     preferred = {name: value for name, value in capabilities.defaults.items() if name in values}
@@ -193,16 +193,14 @@ def _with_chunk(request: GenerateRequest, asked: GenerateRequest) -> GenerateReq
     """A chunk of actions that fits what was given, actions of the domain's width."""
     chunk = request.chunk_size
     if request.mode == "forward-dynamics":
-        rows, width = request.actions.shape if request.actions.ndim == 2 else (0, 0)
+        rows, width = as_rows(request.actions).shape
         domain = DOMAINS[request.domain]
         if width != domain.width:
             raise RequestError(
                 "actions",
-                f"their shape is {tuple(request.actions.shape)}; {domain.name} takes rows of {domain.width} numbers: "
+                f"their rows have {width} numbers; {domain.name} takes rows of {domain.width}: "
                 f"{', '.join(domain.channels[:12])}{', ...' if domain.width > 12 else ''}.",
             )
-        if not bool(math.isfinite(float(abs(request.actions).max(initial=0)))):
-            raise RequestError("actions", "every value must be a finite number.")
         if asked.chunk_size is None:
             chunk = rows
         elif rows < chunk:

@@ -69,6 +69,14 @@ def test_published_defaults():
     assert resolve(replace(TRANSFER, controls={"wsm": _clip(17)}), NANO).fps == 10
 
 
+def test_the_edge_family_has_settings_of_its_own():
+    edge = replace(NANO, family="cosmos3_edge", resolutions=(256, 480))
+    video, picture, act = (resolve(request, edge) for request in (T2V, T2I, POLICY))
+    assert (video.steps, video.guidance_scale, video.flow_shift, video.num_frames) == (50, 5.0, 3.0, 121)
+    assert (picture.steps, picture.guidance_scale, picture.flow_shift) == (50, 4.0, 3.0)
+    assert (act.steps, act.guidance_scale, act.flow_shift) == (30, 1.0, 10.0)
+
+
 def test_the_checkpoint_prefers_its_own():
     video = resolve(T2V, PICO)
     assert (video.resolution, video.num_frames, video.fps, video.steps) == (256, 17, 10, 20)
@@ -106,6 +114,8 @@ BAD: list[tuple[str, GenerateRequest, dict[str, Any], str]] = [
     ("mode", T2I, {"mode": "image-to-image"}, "text-to-image"),
     ("prompt", T2I, {"prompt": "  "}, "needs a prompt"),
     ("prompt", T2I, {"prompt": "x" * 20_001}, "20000"),
+    ("prompt", T2I, {"prompt": 7}, "not text"),
+    ("negative_prompt", T2I, {"negative_prompt": None}, "not text"),
     ("negative_prompt", T2I, {"negative_prompt": "x" * 20_001}, "20000"),
     ("resolution", T2I, {"resolution": 512}, "256, 480, 720, 768"),
     ("resolution", POLICY, {"resolution": 768, "domain": "av"}, "704"),
@@ -138,6 +148,11 @@ BAD: list[tuple[str, GenerateRequest, dict[str, Any], str]] = [
     ("condition_frames", V2V, {"condition_frames": 4}, "4k\\+1"),
     ("condition_frames", V2V, {"condition_frames": 0}, "4k\\+1"),
     ("condition_frames", V2V, {"condition_frames": 9, "num_frames": 9}, "less than the 9"),
+    ("condition_frames", V2V, {"condition_frames": True}, "4k\\+1"),
+    ("video", V2V, {"video": _clip(5), "condition_frames": 9, "num_frames": 17}, "9 are to be kept"),
+    ("steps", T2I, {"steps": float("nan")}, "whole"),
+    ("guidance_scale", T2I, {"guidance_scale": True}, "1 to 20"),
+    ("guidance_scale", T2I, {"guidance_scale": "6"}, "1 to 20"),
     ("keep", V2V, {"keep": "middle"}, "first, last"),
     ("sound", T2I, {"sound": True}, "makes no sound"),
     ("sound", POLICY, {"sound": True}, "makes no sound"),
@@ -152,7 +167,7 @@ BAD: list[tuple[str, GenerateRequest, dict[str, Any], str]] = [
     ("view_point", POLICY, {"view_point": "moon_view"}, "ego_view"),
     ("actions", FORWARD, {"actions": None}, "needs actions"),
     ("actions", FORWARD, {"actions": np.zeros((16, 10), np.float32)}, "rows of 9"),
-    ("actions", FORWARD, {"actions": np.zeros(16, np.float32)}, "rows of 9"),
+    ("actions", FORWARD, {"actions": np.zeros(16, np.float32)}, "list of rows"),
     ("actions", FORWARD, {"actions": np.full((16, 9), np.nan, np.float32)}, "finite"),
     ("actions", FORWARD, {"chunk_size": 20}, "16 rows"),
     ("actions", POLICY, {"actions": np.zeros((16, 9), np.float32)}, "takes no actions"),
@@ -184,10 +199,14 @@ def test_what_the_checkpoint_cannot_do_is_said_with_its_reason():
 
 
 def test_fixed_values_of_distilled_checkpoints():
-    distilled = replace(NANO, fixed={"steps": 4, "guidance_scale": 1.0})
-    assert resolve(T2I, distilled).steps == 4
-    with pytest.raises(RequestError, match="works with 4"):
-        resolve(replace(T2I, steps=20), distilled)
+    distilled = replace(NANO, fixed={"steps": 4, "guidance_scale": 1.0, "negative_prompt": ""})
+    resolved = resolve(T2I, distilled)
+    assert (resolved.steps, resolved.guidance_scale) == (4, 1.0)
+    for change, says in (({"steps": 20}, "works with 4"), ({"guidance_scale": 6.0}, "with 1.0"),
+                         ({"negative_prompt": "blurry"}, "takes none")):  # fmt: skip
+        with pytest.raises(RequestError, match=says) as caught:
+            resolve(replace(T2I, **change), distilled)
+        assert caught.value.field in change
 
 
 def test_chunks_follow_what_is_given():
