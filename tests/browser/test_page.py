@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SECONDS = 1000.0
-PATIENCE = 150 * SECONDS
+PATIENCE = 300 * SECONDS
 
 pytestmark = [
     pytest.mark.browser,
