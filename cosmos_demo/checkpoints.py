@@ -82,6 +82,7 @@ KNOWN = {
             "domain": "camera_pose",
             "chunk_size": 16,
             "steps": 20,
+            **{mode: {"guidance_scale": 3.0} for mode in ("text-to-image", *VIDEO_MODES)},
         },
         home="Cosmos3-Pico knows only its own tabletop of coloured shapes; for real photos and prompts load "
         "nvidia/Cosmos3-Nano.",

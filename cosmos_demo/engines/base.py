@@ -21,7 +21,7 @@ class Capabilities:
             The key ``sound`` stands for sound with video, ``reasoner`` for all tasks.
         resolutions: Tiers the checkpoint was trained for, smallest first.
         defaults: Request field to the value this checkpoint prefers over the mode's published one, for example
-            ``{"resolution": 256, "num_frames": 17}``.
+            ``{"resolution": 256, "num_frames": 17}``. Under a mode's name stand fields for this mode alone.
         fixed: Request field to the only value allowed (distilled checkpoints: steps, guidance scale).
         sample_rate: Of the sound tokenizer in Hz, ``None`` without sound.
         action_dim: Width of the action head, ``None`` without one.

@@ -40,7 +40,8 @@ def defaults_for(
     values = {**mode.defaults, **modes.family_defaults(capabilities.family, mode)}
     if mode.name == "transfer":
         values |= modes.transfer_defaults(tuple(kinds))
-    preferred = {name: value for name, value in capabilities.defaults.items() if name in values}
+    own = {**capabilities.defaults, **capabilities.defaults.get(mode.name, {})}
+    preferred = {name: value for name, value in own.items() if name in values}
     if mode.acts:
         values["domain"] = domain or preferred.get("domain") or values["domain"]
         if known := DOMAINS.get(values["domain"]):

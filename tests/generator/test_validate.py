@@ -85,6 +85,13 @@ def test_the_checkpoint_prefers_its_own():
     assert resolve(replace(POLICY, domain="umi"), PICO).fps == 20
 
 
+def test_what_it_prefers_for_one_mode_holds_there_alone():
+    own = replace(PICO, defaults={**PICO.defaults, "text-to-image": {"guidance_scale": 3.0}})
+    assert resolve(T2I, own).guidance_scale == 3.0
+    assert resolve(T2V, own).guidance_scale == 6.0
+    assert resolve(POLICY, own).guidance_scale == 1.0
+
+
 def test_few_steps_take_the_shipped_schedule():
     assert resolve(replace(T2V, steps=12), NANO).flow_shift == 0
     assert resolve(replace(T2V, steps=13), NANO).flow_shift == 10
