@@ -155,10 +155,56 @@ def _at(place: str, rng: random.Random) -> str:
     return rng.choice((f"on the {place}", f"on the {place}", f"on the {place} side", f"to the {place}"))
 
 
-_SETTINGS = ("", "", "", " on a table", " on the table", " on a wooden table", " on a wooden tabletop")
+_SETTINGS = {
+    "train": ("", "", "", " on a table", " on the table", " on a wooden table", " on a wooden tabletop"),
+    "heldout": (" on top of a table", " on a brown table"),
+}
+_OPENINGS = {
+    "train": (
+        "",
+        "",
+        "",
+        "",
+        "a picture of ",
+        "an image of ",
+        "a photo of ",
+        "there is ",
+        "a table with ",
+        "show me ",
+        "draw ",
+    ),
+    "heldout": ("please draw ", "I want to see ", "make a picture of "),
+}
+_CLIP_OPENINGS = {
+    "train": ("", "", "", "a video of a table: ", "on a wooden table, "),
+    "heldout": ("a clip of a wooden table: ", "on the table, "),
+}
+_LOOK_AT = {
+    "train": (
+        "look at the {}",
+        "center the {}",
+        "turn the camera to the {}",
+        "find the {}",
+        "move the camera until the {} is in the middle",
+        "show the {}",
+    ),
+    "heldout": ("point the camera at the {}", "bring the {} to the middle"),
+}
+_ZOOM = {
+    "train": ("the camera zooms {}", "zoom {}", "zoom {} slowly"),
+    "heldout": ("zoom the camera {}",),
+}
+_PAN = {
+    "train": ("the camera pans to the {}", "pan {}", "move the camera to the {}", "look {}"),
+    "heldout": ("turn the camera to the {}", "pan the camera to the {}"),
+}
+_HOLD = {
+    "train": ("the camera stands still", "keep the camera still", "hold the camera still"),
+    "heldout": ("do not move the camera",),
+}
 
 
-def caption_image(scene: Scene, rng: random.Random) -> str:
+def caption_image(scene: Scene, rng: random.Random, split: str = "train") -> str:
     """What a person may type to get this picture, terse or full; always every object with its colour and shape."""
     style = rng.random()
     things = list(scene.things)
@@ -174,25 +220,11 @@ def caption_image(scene: Scene, rng: random.Random) -> str:
             f"{a(name)} {_at(thing.place, rng)}" if with_place else a(name)
             for name, thing in zip(names, things, strict=True)
         ]
-    setting = rng.choice(_SETTINGS)
+    setting = rng.choice(_SETTINGS[split])
     listed = joined(parts)
     if len(parts) == 2 and not with_place and rng.random() < 0.4:
         listed = f"{parts[0]} {rng.choice(('next to', 'beside', 'and', 'with'))} {parts[1]}"
-    opening = rng.choice(
-        (
-            "",
-            "",
-            "",
-            "",
-            "a picture of ",
-            "an image of ",
-            "a photo of ",
-            "there is ",
-            "a table with ",
-            "show me ",
-            "draw ",
-        )
-    )
+    opening = rng.choice(_OPENINGS[split])
     if opening == "there is " and not parts[0].startswith(("a ", "an ")):
         opening = "there are "
     if opening == "a table with ":
@@ -242,10 +274,10 @@ def _told(scene: Scene) -> list[str]:
     return parts
 
 
-def caption_video(scene: Scene, rng: random.Random) -> str:
+def caption_video(scene: Scene, rng: random.Random, split: str = "train") -> str:
     """What a person may type to get this clip: who does what."""
     told = _told(scene)
-    text = rng.choice(("", "", "", "a video of a table: ", "on a wooden table, ")) + (
+    text = rng.choice(_CLIP_OPENINGS[split]) + (
         ". ".join(sentence(part).rstrip(".") for part in told) if rng.random() < 0.3 else joined(told)
     )
     return sentence(text)
@@ -256,31 +288,27 @@ def describe_video(scene: Scene) -> str:
     return " ".join(sentence(part) for part in _told(scene))
 
 
-def caption_camera(scene: Scene, rng: random.Random) -> str:
+def _told_apart(thing: Thing, scene: Scene) -> str | None:
+    """The shortest name that only this thing has; ``None`` when there is none."""
+    for name in (
+        lambda other: other.name,
+        lambda other: other.full_name,
+        lambda other: f"{other.full_name} {_where(other)}",
+    ):
+        if sum(name(other) == name(thing) for other in scene.things) == 1:
+            return name(thing)
+    return None
+
+
+def caption_camera(scene: Scene, rng: random.Random, split: str = "train") -> str:
     """The instruction or description that goes with a camera's path."""
-    if scene.target is not None:
-        name = scene.target.name
-        return sentence(
-            rng.choice(
-                (
-                    f"look at the {name}",
-                    f"center the {name}",
-                    f"turn the camera to the {name}",
-                    f"find the {name}",
-                    f"move the camera until the {name} is in the middle",
-                    f"show the {name}",
-                )
-            )
-        )
+    if scene.target is not None and (name := _told_apart(scene.target, scene)):
+        return sentence(rng.choice(_LOOK_AT[split]).format(name))
     if abs(scene.zoom - 1) > 0.06:
-        way = "in" if scene.zoom > 1 else "out"
-        return sentence(rng.choice((f"the camera zooms {way}", f"zoom {way}", f"zoom {way} slowly")))
+        return sentence(rng.choice(_ZOOM[split]).format("in" if scene.zoom > 1 else "out"))
     if abs(scene.pan) > 16:
-        way = "right" if scene.pan > 0 else "left"
-        return sentence(
-            rng.choice((f"the camera pans to the {way}", f"pan {way}", f"move the camera to the {way}", f"look {way}"))
-        )
-    return sentence(rng.choice(("the camera stands still", "keep the camera still", "hold the camera still")))
+        return sentence(rng.choice(_PAN[split]).format("right" if scene.pan > 0 else "left"))
+    return sentence(rng.choice(_HOLD[split]))
 
 
 def _unit(box: Sequence[float]) -> list[int]:
@@ -368,6 +396,10 @@ _AT = {
         "What is the {}most object?",
     ),
     "heldout": ("What can I find on the {}?",),
+}
+_MOST = {
+    "train": ("What is the {}most object?",),
+    "heldout": ("Which object is furthest to the {}?",),
 }
 _EXISTS = {
     "train": (
@@ -474,7 +506,7 @@ def question(scene: Scene, rng: random.Random, kind: str, split: str = "train") 
                 there = [other for other in scene.things if other.place == side]
                 asked = rng.choice(_AT[split])
                 if len(there) > 1:
-                    asked = "What is the {}most object?"
+                    (asked,) = _MOST[split]
                 return "chat", asked.format(side), sentence(a(thing.full_name))
         case "exists":
             names = {thing.name for thing in scene.things}
@@ -513,7 +545,7 @@ def question(scene: Scene, rng: random.Random, kind: str, split: str = "train") 
                 return "image-caption", "", describe(scene)
             return "chat", rng.choice(_DESCRIBE[split]), describe(scene)
         case "boxes" | "points":
-            found, asked = _referred(scene, rng)
+            found, asked = _referred(scene, rng, split)
             task, answer = ("grounding", _boxes) if kind == "boxes" else ("pointing", _points)
             return task, asked, answer(found)
     return None
@@ -538,23 +570,30 @@ LONG_KINDS = KINDS[9:]
 VIDEO_KINDS = ("happens", "timeline", "segments", "when", "between", "plausible", "next")
 
 
-def _referred(scene: Scene, rng: random.Random) -> tuple[list[Thing], str]:
+_HELDOUT_ONE = ("that {0}", "the one {0}")
+_HELDOUT_SEVERAL = ("each of the {1}", "any {0}")
+
+
+def _referred(scene: Scene, rng: random.Random, split: str) -> tuple[list[Thing], str]:
     """Things and the words for them: one, all of a shape or colour, or everything."""
     draw = rng.random()
     thing = rng.choice(scene.things)
     if draw < 0.25:
-        return list(scene.things), rng.choice(("all objects", "every object", "the objects", "each object"))
-    if draw < 0.45:
-        found = [other for other in scene.things if other.shape == thing.shape]
-        words = (f"every {thing.shape}", f"all {plural(thing.shape)}", f"the {plural(thing.shape)}")
-        return found, rng.choice(words if len(found) > 1 else (f"the {thing.shape}", f"every {thing.shape}"))
-    if draw < 0.55:
-        found = [other for other in scene.things if other.colour == thing.colour]
-        words = (f"every {thing.colour} object", f"all {thing.colour} objects")
-        return found, rng.choice(words if len(found) > 1 else (f"the {thing.colour} object", *words))
-    found = [other for other in scene.things if other.name == thing.name]
-    words = (f"the {thing.name}", thing.name, a(thing.name))
-    return found, rng.choice(words if len(found) == 1 else (f"every {thing.name}", f"the {plural(thing.name)}"))
+        found, noun = list(scene.things), "object"
+        several = one = ("all objects", "every object", "the objects", "each object")
+    elif draw < 0.45:
+        found, noun = [other for other in scene.things if other.shape == thing.shape], thing.shape
+        several, one = (f"every {noun}", f"all {plural(noun)}", f"the {plural(noun)}"), (f"the {noun}", f"every {noun}")
+    elif draw < 0.55:
+        found, noun = [other for other in scene.things if other.colour == thing.colour], f"{thing.colour} object"
+        several = (f"every {noun}", f"all {plural(noun)}")
+        one = (f"the {noun}", *several)
+    else:
+        found, noun = [other for other in scene.things if other.name == thing.name], thing.name
+        several, one = (f"every {noun}", f"the {plural(noun)}"), (f"the {noun}", noun, a(noun))
+    if split == "heldout":
+        return found, rng.choice(_HELDOUT_ONE if len(found) == 1 else _HELDOUT_SEVERAL).format(noun, plural(noun))
+    return found, rng.choice(one if len(found) == 1 else several)
 
 
 def clock(seconds: float) -> str:
@@ -617,11 +656,19 @@ def thought(scene: Scene) -> str:
     return f"I see {joined([f'{a(thing.full_name)} {_where(thing)}' for thing in scene.things])}."
 
 
+TRIES = 100
+"""Draws of a question before it is clear that a scene has none of the kinds asked for."""
+
+
 def asked(
     scene: Scene, rng: random.Random, kinds: Sequence[str], split: str = "train", reasoning: float = 0.0
 ) -> tuple[str, str]:
-    """A random question of one of ``kinds`` as (prompt as sent, answer), sometimes with thinking."""
-    while True:
+    """A random question of one of ``kinds`` as (prompt as sent, answer), sometimes with thinking.
+
+    Raises:
+        ValueError: The scene has no question of these kinds.
+    """
+    for _ in range(TRIES):
         kind = rng.choice(kinds)
         made = (video_question if kind in VIDEO_KINDS else question)(scene, rng, kind, split)
         if made is not None:
@@ -629,3 +676,4 @@ def asked(
             thinks = rng.random() < reasoning
             prompt = prompt_for(task, text, thinks)
             return prompt, f"<think>{thought(scene)}</think>\n{answer}" if thinks else answer
+    raise ValueError(f"This scene has no question of the kinds {', '.join(kinds)}.")

@@ -55,7 +55,10 @@ TABLE_NEAR, TABLE_FAR = (150, 108, 72), (190, 146, 104)
 
 @dataclass(frozen=True)
 class Impacts:
-    """Every audible impact, one row each: clip and object index, time, closing speed, place, and what was hit."""
+    """Every audible impact, one row each: clip and object index, time, closing speed, place, and what was hit.
+
+    Rows are in order of clip, then of time. A collision of two objects has a row for each of them.
+    """
 
     clip: Tensor
     object: Tensor
@@ -406,10 +409,10 @@ def _simulate(
     moment = 0.25 + 0.5 * _uniform(generator, device, len(clips), 1)
     vy = torch.zeros_like(vx)
     xs, ys, seen, found = [x], [y], [torch.ones_like(clips.present)], []
-    present = clips.present
+    solid = clips.present & ~sinks
 
     def note(step: int, mask: Tensor, speed: Tensor, surface: int) -> None:
-        mask = mask & present & (speed > QUIET)
+        mask = mask & solid & (speed > QUIET)
         clip, thing = mask.nonzero(as_tuple=True)
         time = torch.full_like(speed[mask], (step + 1) * dt)
         found.append((clip, thing, time, speed[mask], x[mask], torch.full_like(clip, surface)))
@@ -436,9 +439,9 @@ def _simulate(
 
         for a in range(OBJECTS):
             for b in range(a + 1, OBJECTS):
-                x, y, vx, vy, hit, closing = _collide(x, y, vx, vy, radius, present, a, b)
-                both = torch.zeros_like(present)
-                both[:, b] = hit
+                x, y, vx, vy, hit, closing = _collide(x, y, vx, vy, radius, solid, a, b)
+                both = torch.zeros_like(solid)
+                both[:, a] = both[:, b] = hit
                 note(step, both, closing[:, None].expand(-1, OBJECTS), 2)
 
         if (step + 1) % SUBSTEPS == 0:
@@ -449,8 +452,10 @@ def _simulate(
             xs.append(x)
             ys.append(y)
             seen.append(~(fades & (frame / frames >= moment)))
+            solid = clips.present & ~sinks & seen[-1]
     columns = [torch.cat(column) for column in zip(*found, strict=True)]
-    order = torch.argsort(columns[2] + columns[0] * 1e4)
+    # Found in order of time, so a stable sort by clip keeps that order within each.
+    order = torch.argsort(columns[0], stable=True)
     return replace(
         clips,
         x=torch.stack(xs, 1),
@@ -462,14 +467,14 @@ def _simulate(
 
 
 def _collide(
-    x: Tensor, y: Tensor, vx: Tensor, vy: Tensor, radius: Tensor, present: Tensor, a: int, b: int
+    x: Tensor, y: Tensor, vx: Tensor, vy: Tensor, radius: Tensor, solid: Tensor, a: int, b: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Two objects as discs of mass r^2: push them apart and exchange momentum along the line of centres."""
+    """Two solid objects as discs of mass r^2: push them apart and exchange momentum along the line of centres."""
     dx, dy = x[:, b] - x[:, a], y[:, b] - y[:, a]
     gap = torch.sqrt(dx * dx + dy * dy).clamp(min=1e-3)
     nx, ny = dx / gap, dy / gap
     closing = -((vx[:, b] - vx[:, a]) * nx + (vy[:, b] - vy[:, a]) * ny)
-    hit = (gap < radius[:, a] + radius[:, b]) & (closing > 0) & present[:, a] & present[:, b]
+    hit = (gap < radius[:, a] + radius[:, b]) & (closing > 0) & solid[:, a] & solid[:, b]
     mass_a, mass_b = radius[:, a] ** 2, radius[:, b] ** 2
     impulse = torch.where(hit, 1.7 * closing * mass_a * mass_b / (mass_a + mass_b), 0.0)
     vx, vy, x = vx.clone(), vy.clone(), x.clone()
