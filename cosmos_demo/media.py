@@ -487,9 +487,7 @@ def _decode(
     return frames
 
 
-def _put(
-    frames: np.ndarray | None, index: int, count: int, frame: av.VideoFrame, stream: av.VideoStream
-) -> np.ndarray:
+def _put(frames: np.ndarray | None, index: int, count: int, frame: av.VideoFrame, stream: av.VideoStream) -> np.ndarray:
     """Store ``frame`` at ``index``, scaled and upright, in the array that the first one shapes."""
     if frames is None:
         width, height = _upright_size(frame, stream)

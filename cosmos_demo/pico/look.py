@@ -195,9 +195,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pictures", type=int, default=9, help="pictures to generate")
     chosen = parser.parse_args(arguments)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(2)
-    figures = look_at_pictures(chosen.checkpoint, chosen.out, chosen.pictures)
-    figures |= look_at_questions(chosen.checkpoint, chosen.questions)
+    figures = look_at_questions(chosen.checkpoint, chosen.questions)
+    figures |= look_at_pictures(chosen.checkpoint, chosen.out, chosen.pictures)
     (chosen.out / "figures.json").write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1))
 

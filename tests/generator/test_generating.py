@@ -14,7 +14,7 @@ from diffusers import Cosmos3OmniModularPipeline, Cosmos3OmniPipeline, CosmosAct
 from PIL import Image
 
 from cosmos_demo.events import Event, Generated, Phase, Preview, Step
-from cosmos_demo.generator import generating, preview
+from cosmos_demo.generator import generating, modes, preview
 from cosmos_demo.generator.generating import generate
 from cosmos_demo.generator.validate import resolve
 from cosmos_demo.media import Clip
@@ -45,6 +45,17 @@ REQUESTS = {
 }
 
 
+SIDE = 96
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_pictures() -> Iterator[None]:
+    """Square pictures of the lowest tier are small here, which saves most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(modes.SIZES[256], "1:1", (SIDE, SIDE))
+        yield
+
+
 @pytest.fixture(scope="module")
 def stock(pico_path) -> Cosmos3OmniPipeline:
     """The library's pipeline, loaded by itself."""
@@ -68,12 +79,12 @@ def _stock_arguments(request: GenerateRequest) -> dict[str, Any]:
         "output_type": "np",
     }
     pictures = [Image.fromarray(frame) for frame in FRAMES]
-    sized = {"width": 256, "height": 256, "num_frames": request.num_frames, "fps": 10.0}
+    sized = {"width": SIDE, "height": SIDE, "num_frames": request.num_frames, "fps": 10.0}
     action = {"fps": 10.0, "use_system_prompt": False}
     condition = {"chunk_size": 4, "domain_name": "camera_pose", "resolution_tier": 256}
     match request.mode:
         case "text-to-image":
-            return shared | {"negative_prompt": "blurry", "width": 256, "height": 256, "num_frames": 1}
+            return shared | {"negative_prompt": "blurry", "width": SIDE, "height": SIDE, "num_frames": 1}
         case "text-to-video":
             return shared | sized | {"enable_sound": request.sound}
         case "image-to-video":
@@ -119,8 +130,8 @@ def test_transfer_equals_the_stock_modular_pipeline(model: OmniModel, stock: Cos
         prompt="a ball",
         negative_prompt="",
         control_videos={"edge": [Image.fromarray(frame) for frame in FRAMES]},
-        width=256,
-        height=256,
+        width=SIDE,
+        height=SIDE,
         num_frames=5,
         fps=10.0,
         num_inference_steps=2,
@@ -132,17 +143,34 @@ def test_transfer_equals_the_stock_modular_pipeline(model: OmniModel, stock: Cos
     assert np.array_equal(_run(model, request).frames, np.stack([np.asarray(frame) for frame in theirs]))
 
 
-def test_the_flow_shift_takes_effect_and_the_shipped_schedule_comes_back(model: OmniModel):
-    """Sigmas of `s u / (1 + (s - 1) u)` at the library's own u; hand values for shift 3 at 8 steps."""
+@pytest.mark.parametrize(
+    ("shift", "steps", "places", "sigmas"),
+    [
+        (10.0, 35, (0, 1, 8, 17, 26, 34), (1.0, 0.997, 0.971, 0.914, 0.777, 0.233)),
+        (3.0, 8, (0, 1, 2, 4, 6, 7), (1.0, 0.955, 0.900, 0.750, 0.501, 0.302)),
+        (1.0, 35, (0, 1, 8, 17, 26, 34), (1.0, 0.971, 0.772, 0.515, 0.258, 0.030)),
+        (0.0, 35, (0, 1, 8, 17, 26, 34), (0.995, 0.994, 0.984, 0.930, 0.636, 0.128)),
+        (0.0, 8, (0, 1, 2, 4, 6, 7), (0.995, 0.990, 0.980, 0.890, 0.422, 0.128)),
+    ],
+)
+def test_the_flow_shift_takes_effect(
+    model: OmniModel, shift: float, steps: int, places: tuple[int, ...], sigmas: tuple[float, ...]
+):
+    """Noise levels ``s u / (1 + (s - 1) u)`` with u from 1 down in even steps of 0.999 / n; 0 is the shipped ones."""
     shipped = model.pipeline.scheduler
-    with generating._schedule(model, resolve(replace(REQUESTS["text-to-image"], flow_shift=3.0), model.capabilities)):
-        own = model.pipeline.scheduler
-        assert own is not shipped
-        own.set_timesteps(8)
-        assert own.sigmas.tolist()[:8] == pytest.approx([1.0, 0.955, 0.90, 0.833, 0.75, 0.643, 0.5, 0.302], abs=0.006)
+    request = replace(REQUESTS["text-to-image"], flow_shift=shift, steps=steps)
+    with generating._schedule(model, resolve(request, model.capabilities)) as scheduler:
+        assert model.pipeline.scheduler is scheduler is not shipped
+        scheduler.set_timesteps(steps)
+        assert [float(scheduler.sigmas[place]) for place in places] == pytest.approx(sigmas, abs=6e-4)
+        if shift:
+            even = [1 - 0.999 * place / steps for place in places]
+            exact = [shift * u / (1 + (shift - 1) * u) for u in even]
+            assert [float(scheduler.sigmas[place]) for place in places] == pytest.approx(exact, abs=1e-4)
     assert model.pipeline.scheduler is shipped
-    with generating._schedule(model, resolve(REQUESTS["text-to-image"], model.capabilities)):
-        assert model.pipeline.scheduler.config.use_karras_sigmas is True
+
+
+def test_the_flow_shift_changes_the_picture(model: OmniModel):
     changed = _run(model, replace(REQUESTS["text-to-image"], flow_shift=3.0)).frames
     assert not np.array_equal(changed, _run(model, REQUESTS["text-to-image"]).frames)
 
@@ -163,7 +191,7 @@ def test_events_come_in_order(model: OmniModel):
     assert steps[-1].remaining == 0
     first = next(event for event in events if isinstance(event, Preview))
     assert first.step == 1
-    assert first.frame.shape == (256, 256, 3)
+    assert first.frame.shape == (SIDE, SIDE, 3)
     assert first.frame.dtype == np.uint8
 
 
@@ -180,16 +208,43 @@ def test_previews_change_nothing(model: OmniModel, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_preview_has_the_colours_of_the_picture(model: OmniModel):
-    """The preview of a clean latent is close to the block means of what the VAE decodes."""
-    vae = model.pipeline.vae
-    blocks = torch.rand(1, 3, 1, 8, 8, generator=torch.Generator().manual_seed(5))
-    picture = blocks.repeat_interleave(32, 3).repeat_interleave(32, 4)
+    """Boxes on a ground, as in no calibration picture: each cell's colour is close to its mean, and none is swapped."""
+    picture = torch.full((3, 128, 128), 0.7)
+    colours = torch.tensor([[0.8, 0.1, 0.1], [0.1, 0.2, 0.8], [0.1, 0.6, 0.2]])
+    for index, colour in enumerate(colours):
+        picture[:, 48:96, index * 40 : index * 40 + 32] = colour[:, None, None]
     with torch.no_grad():
-        latents = model.pipeline._encode_video(picture * 2 - 1)
-        decoded = vae.decode(vae.encode(picture * 2 - 1).latent_dist.mode()).sample[0, :, 0]
-    shown = torch.from_numpy(preview.frame(latents, vae).copy()).permute(2, 0, 1) / 255
-    means = [torch.nn.functional.avg_pool2d(x, 32) for x in (shown, (decoded + 1) / 2)]
-    assert (means[0] - means[1]).abs().mean() < 0.12
+        latents = model.pipeline._encode_video((picture * 2 - 1)[None, :, None])
+    shown = torch.from_numpy(preview.frame(latents, model.pipeline.vae).copy()).permute(2, 0, 1) / 255
+    means = [torch.nn.functional.avg_pool2d(image, 16) for image in (shown, picture)]
+    assert (means[0] - means[1]).abs().mean() < 0.1
+    middles = [shown[:, 56:88, index * 40 + 8 : index * 40 + 24].mean((1, 2)) for index in range(3)]
+    assert [int(middle.argmax()) for middle in middles] == [0, 2, 1]
+
+
+def test_a_preview_is_the_middle_frame_and_measures_each_vae_once(model: OmniModel, monkeypatch: pytest.MonkeyPatch):
+    vae = model.pipeline.vae
+    latents = torch.randn(1, 48, 5, 4, 6, generator=torch.Generator().manual_seed(0))
+    first = preview.frame(latents, vae)
+    assert first.shape == (64, 96, 3)
+    monkeypatch.setattr(vae, "encode", None)
+    assert np.array_equal(preview.frame(latents[0, :, 2:3], vae), first)
+
+
+@pytest.mark.parametrize("name", ["text-to-image", "transfer"])
+def test_the_last_preview_is_of_what_is_decoded(model: OmniModel, monkeypatch: pytest.MonkeyPatch, name: str):
+    """The last clean estimate is the result, so its preview is that of the final latents."""
+    estimates: list[torch.Tensor] = []
+    decoded: list[torch.Tensor] = []
+    vae = model.pipeline.vae
+    decode, show = vae.decode, preview.frame
+    monkeypatch.setattr(generating, "PREVIEW_EVERY", 0.0)
+    monkeypatch.setattr(preview, "frame", lambda latents, vae: estimates.append(latents) or show(latents, vae))
+    monkeypatch.setattr(vae, "decode", lambda latents, *a, **k: decoded.append(latents) or decode(latents, *a, **k))
+    _run(model, REQUESTS[name])
+    mean, std = (torch.tensor(values).view(-1, 1, 1, 1) for values in (vae.config.latents_mean, vae.config.latents_std))
+    shape = decoded[-1].shape[1:]
+    assert estimates[-1].reshape(shape) * std + mean == pytest.approx(decoded[-1][0].numpy(), abs=1e-3)
 
 
 @pytest.mark.parametrize("name", ["text-to-image", "transfer"])
@@ -205,7 +260,8 @@ def test_cancelling_ends_within_a_step_and_leaves_the_model_ready(model: OmniMod
     with pytest.raises(Cancelled):
         _run(model, request, stop_at_first)
     assert steps == [1]
-    assert model.pipeline.scheduler is shipped
+    assert model.pipeline.scheduler is model.transfer_pipeline.scheduler is shipped
+    assert "step" not in vars(shipped)
     assert model.active_head is None
     assert np.array_equal(_run(model, request).frames, expected)
 
@@ -235,7 +291,7 @@ def test_the_record_says_what_was_used(model: OmniModel):
     assert record["seed"] == 3
     settings = record["settings"]
     assert (settings["mode"], settings["num_frames"], settings["steps"]) == ("text-to-video", 5, 2)
-    assert record["details"] == {"width": 256, "height": 256, "frames": 5}
+    assert record["details"] == {"width": SIDE, "height": SIDE, "frames": 5}
     assert record["timings"].keys() == {"denoising", "decoding", "total"}
 
 

@@ -121,6 +121,50 @@ def test_heldout_wording_is_never_in_training():
     assert not any(set(table["train"]) & set(table["heldout"]) for table in tables)
 
 
+def test_heldout_questions_use_no_training_wording(stills: list[Scene]):
+    """Compared with the objects' own words taken out."""
+    rng = random.Random(8)
+    asked: dict[str, set[str]] = {"train": set(), "heldout": set()}
+    for kind in [kind for kind in language.KINDS if kind != "describe"]:
+        for split, seen in asked.items():
+            made = (language.question(scene, rng, kind, split) for scene in stills)
+            seen |= {f"{kind}: {_blank(question[1])}" for question in made if question}
+    assert len(asked["train"]) > 50
+    assert len(asked["heldout"]) > 15
+    assert not asked["train"] & asked["heldout"]
+
+
+def _blank(text: str) -> str:
+    words = "|".join((*language.COLOURS, *language.SHAPES, "left", "right"))
+    return re.sub(rf"\b({words})", "_", text)
+
+
+@pytest.mark.parametrize("split", ["train", "heldout"])
+def test_captions_of_either_split_name_exactly_the_objects(stills: list[Scene], videos: list[Scene], split: str):
+    rng = random.Random(9)
+    for scenes, caption in ((stills, language.caption_image), (videos, language.caption_video)):
+        for scene in scenes:
+            assert _named(caption(scene, rng, split).lower()) == sorted(thing.name for thing in scene.things)
+
+
+def test_a_camera_is_told_of_one_object_only():
+    rng = random.Random(10)
+    told = 0
+    for scene in language.scenes(world.sample_camera(1000, 17, 10, torch.Generator().manual_seed(11))[0]):
+        text = language.caption_camera(scene, rng)
+        if named := _named(f"a {text.lower()}"):
+            told += 1
+            assert named == [scene.target.name]
+            twins = [thing for thing in scene.things if thing.name == scene.target.name]
+            assert len(twins) == 1 or scene.target.size in text
+    assert told > 300
+
+
+def test_a_scene_without_such_a_question_is_refused(stills: list[Scene]):
+    with pytest.raises(ValueError, match="no question of the kinds when"):
+        language.asked(stills[0], random.Random(11), ["when"])
+
+
 def test_thinking_comes_before_the_answer_and_is_asked_for(stills: list[Scene]):
     prompt, answer = language.asked(stills[0], random.Random(7), ["count"], reasoning=1.0)
     thinking, text, closed = parse.split_thinking(answer)

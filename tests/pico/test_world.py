@@ -12,8 +12,10 @@ import torch
 from cosmos_demo.pico import sounds, world
 
 
-def _drop(height: float, speed: float = 0.0, shape: str = "ball", frames: int = 17, fps: float = 10.0) -> world.Clips:
-    """One clip of one small red object let go ``height`` pixels above the table, in the middle."""
+def _drop(
+    height: float, speed: float = 0.0, shape: str = "ball", size: str = "small", frames: int = 17, fps: float = 10.0
+) -> world.Clips:
+    """One clip of one red object let go ``height`` pixels above the table, in the middle."""
     generator = torch.Generator().manual_seed(0)
     clips = world.sample_stills(1, generator)
     one = torch.tensor([[True, False, False, False]])
@@ -22,7 +24,7 @@ def _drop(height: float, speed: float = 0.0, shape: str = "ball", frames: int = 
         present=one,
         shape=torch.full_like(clips.shape, world.SHAPES.index(shape)),
         colour=torch.zeros_like(clips.colour),
-        size=torch.zeros_like(clips.size),
+        size=torch.full_like(clips.size, world.SIZES.index(size)),
         kind=torch.tensor([world.KINDS.index("physics")]),
         fps=fps,
     )
@@ -30,6 +32,15 @@ def _drop(height: float, speed: float = 0.0, shape: str = "ball", frames: int = 
     y = (world.FLOOR - clips.half_height) - height
     vx = torch.full((1, 4), speed)
     return world._simulate(clips, x, y, vx, frames, torch.zeros(1, dtype=torch.int64), generator)
+
+
+def _ring(shape: str = "ball", size: str = "small", height: float = 80.0) -> torch.Tensor:
+    """Left channel of the first half second after that object's first impact, at 16 kHz."""
+    clips = _drop(height, shape=shape, size=size)
+    hits = clips.impacts
+    first = world.Impacts(*(getattr(hits, field.name)[:1] for field in fields(world.Impacts)))
+    start = int(first.time[0] * sounds.SAMPLE_RATE)
+    return sounds.render_sound(replace(clips, impacts=first), 2.0)[0, 0, start : start + sounds.SAMPLE_RATE // 2]
 
 
 def test_stills_show_each_object_in_its_colour_inside_its_box():
@@ -44,8 +55,38 @@ def test_stills_show_each_object_in_its_colour_inside_its_box():
             assert int(distances.argmin()) == int(clips.colour[n, k])
 
 
-def test_boxes_are_tight():
-    clips = _drop(60.0, frames=2)
+def test_colours_are_found_inside_the_boxes_and_nowhere_else():
+    """Saturated pixels by hue, which no shading changes; white and black have none."""
+    clips = world.sample_stills(48, torch.Generator().manual_seed(8))
+    pictures = world.render(clips)[:, 0].float() / 255
+    boxes = world.boxes(clips)[:, 0]
+    palette = torch.tensor(world.RGB[:6]) / 255
+    saturated = pictures[:, : int(world.FLOOR)].amax(-1) - pictures[:, : int(world.FLOOR)].amin(-1) > 0.3
+    hues = (_hue(pictures[:, : int(world.FLOOR), :, None]) - _hue(palette)).abs()
+    nearest = torch.minimum(hues, 1 - hues).argmin(-1)
+    for n in range(48):
+        explained = torch.zeros_like(saturated[n])
+        for k in range(int(clips.count[n])):
+            x1, y1, x2, y2 = boxes[n, k].tolist()
+            inside = (slice(math.floor(y1), math.ceil(y2)), slice(math.floor(x1), math.ceil(x2)))
+            explained[inside] = True
+            if int(clips.colour[n, k]) < 6:
+                mine = saturated[n][inside] & (nearest[n][inside] == int(clips.colour[n, k]))
+                assert mine.float().mean() > 0.35
+                assert mine.sum() > 0.9 * saturated[n][inside].sum()
+        assert not (saturated[n] & ~explained).any()
+
+
+def _hue(colours: torch.Tensor) -> torch.Tensor:
+    """Angle of colours ``[..., 3]`` on the colour circle in turns, 0 to 1."""
+    red, green, blue = colours.unbind(-1)
+    return (torch.atan2(3**0.5 * (green - blue), 2 * red - green - blue) / (2 * math.pi)) % 1
+
+
+@pytest.mark.parametrize("size", world.SIZES)
+@pytest.mark.parametrize("shape", world.SHAPES)
+def test_boxes_are_tight(shape: str, size: str):
+    clips = _drop(60.0, shape=shape, size=size, frames=2)
     empty = replace(clips, present=torch.zeros_like(clips.present))
     shown, bare = (world.render(c)[0, 0].int() for c in (clips, empty))
     changed = ((shown - bare).abs().sum(-1) > 60).nonzero()
@@ -97,6 +138,33 @@ def test_the_same_seed_makes_the_same_world():
     assert all(torch.equal(getattr(one.impacts, f.name), getattr(other.impacts, f.name)) for f in fields(world.Impacts))
 
 
+def test_impacts_come_in_order_of_clip_and_time_in_many_clips():
+    hits = world.sample_videos(1000, 17, 10, torch.Generator().manual_seed(9)).impacts
+    rows = list(zip(hits.clip.tolist(), hits.time.tolist(), strict=True))
+    assert len(rows) > 3000
+    assert rows == sorted(rows)
+
+
+def test_both_bodies_of_a_collision_have_their_impact():
+    hits = world.sample_videos(200, 17, 10, torch.Generator().manual_seed(10)).impacts
+    mine = hits.surface == world.SURFACES.index("object")
+    times = list(zip(hits.clip[mine].tolist(), hits.time[mine].tolist(), strict=True))
+    assert len(times) > 100
+    assert all(times.count(moment) >= 2 for moment in set(times))
+
+
+def test_what_has_vanished_or_sinks_makes_no_impact():
+    clips = world.sample_videos(1000, 17, 10, torch.Generator().manual_seed(11), implausible=True)
+    hits = clips.impacts
+    frame = (hits.time * clips.fps).ceil().long() - 1  # the last one shown before the impact
+    assert clips.visible[hits.clip, frame, hits.object].all()
+    sinks = (clips.kind == world.KINDS.index("pass through"))[:, None] & (
+        clips.y[:, -1] > world.FLOOR - clips.half_height + 1
+    )
+    assert sinks.any(1).sum() > 200
+    assert not sinks[hits.clip, hits.object].any()
+
+
 @pytest.mark.parametrize("kind", world.IMPLAUSIBLE)
 def test_implausible_clips_break_physics_in_their_way(kind: str):
     clips = world.sample_videos(400, 17, 10, torch.Generator().manual_seed(4), implausible=True)
@@ -127,6 +195,28 @@ def test_sound_starts_at_the_impact_on_its_side_with_its_pitch():
         spectrum = torch.fft.rfft(sound[0 if left else 1, start : start + 4000]).abs()
         assert float(spectrum.argmax()) * rate / 4000 == pytest.approx(sounds.PITCH[0], abs=8)
         assert sound.abs().max() <= 1
+
+
+def test_a_large_object_rings_lower_and_a_fast_one_louder():
+    peaks = {size: float(torch.fft.rfft(_ring(size=size)).abs().argmax()) * 2 for size in world.SIZES}
+    assert peaks == pytest.approx({"small": 880, "large": 440}, abs=8)
+    assert float(_ring(height=80.0).abs().max()) > 1.5 * float(_ring(height=20.0).abs().max())
+
+
+def test_each_shape_has_its_own_timbre():
+    """Octave and twelfth, in strengths of the pitch: a ball a little octave, a cube the twelfth, a pyramid both."""
+    spectra = {shape: torch.fft.rfft(_ring(shape)).abs() for shape in world.SHAPES}
+    octave, twelfth = (
+        {shape: float(spectrum[bin] / spectrum[440]) for shape, spectrum in spectra.items()} for bin in (880, 1320)
+    )
+    assert octave["cube"] < 0.1 < octave["ball"] < 0.4 < octave["pyramid"]
+    assert twelfth["ball"] < 0.1 < 0.3 < min(twelfth["cube"], twelfth["pyramid"])
+
+
+def test_nothing_is_heard_where_nothing_hits():
+    assert not sounds.render_sound(world.sample_stills(4, torch.Generator().manual_seed(12)), 1.0).any()
+    sound = sounds.render_sound(world.sample_videos(100, 17, 10, torch.Generator().manual_seed(13)), 1.7)
+    assert 0.3 < float(sound.abs().max()) < 1
 
 
 def test_camera_actions_integrate_to_its_path():
