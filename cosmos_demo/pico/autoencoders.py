@@ -169,6 +169,19 @@ SPECTRA = ((1024, 256), (512, 128), (128, 32))
 """Window and hop of the spectra that decoded sound is compared in."""
 
 
+def spectral_error(made: Tensor, target: Tensor) -> Tensor:
+    """Difference of waveforms ``[N, 2, samples]`` in magnitude and log magnitude, over all :data:`SPECTRA`."""
+    error = made.new_zeros(())
+    for size, hop in SPECTRA:
+        window = torch.hann_window(size, device=made.device)
+        a, b = (
+            torch.stft(wave.flatten(0, 1), size, hop, window=window, return_complex=True).abs()
+            for wave in (made, target)
+        )
+        error = error + F.l1_loss(a, b) / size**0.5 + 0.1 * F.l1_loss((a + 1e-2).log(), (b + 1e-2).log())
+    return error
+
+
 def train_sound(
     sound: Cosmos3AVAEAudioTokenizer, waves: Tensor, *, seconds: float, batch: int, rate: float, log: Log
 ) -> None:
@@ -181,18 +194,7 @@ def train_sound(
     optimiser = torch.optim.AdamW(
         sound.parameters(), lr=torch.tensor(rate, device=device), betas=(0.9, 0.98), capturable=device.type == "cuda"
     )
-    windows = [torch.hann_window(size, device=device) for size, _ in SPECTRA]
     loss_now = torch.zeros((), device=device)
-
-    def spectral_error(made: Tensor, target: Tensor) -> Tensor:
-        error = made.new_zeros(())
-        for (size, hop), window in zip(SPECTRA, windows, strict=True):
-            a, b = (
-                torch.stft(wave.flatten(0, 1), size, hop, window=window, return_complex=True).abs()
-                for wave in (made, target)
-            )
-            error = error + F.l1_loss(a, b) / size**0.5 + 0.1 * F.l1_loss((a + 1e-2).log(), (b + 1e-2).log())
-        return error
 
     def step() -> None:
         target = waves[torch.randint(waves.shape[0], (batch,), device=device)].float()

@@ -227,7 +227,7 @@ def write_checkpoint(folder: Path, parts: Components) -> Path:
         enable_safety_checker=False,
     )
     for name in ("transformer", "vae", "sound_tokenizer"):
-        _save_diffusers(pipeline.components[name], folder / name)
+        save_diffusers(pipeline.components[name], folder / name)
     pipeline.scheduler.save_pretrained(folder / "scheduler")
     save_tokenizer(parts.tokenizer, folder / "text_tokenizer")
     save_tokenizer(parts.tokenizer, folder)
@@ -303,8 +303,8 @@ def _initialise(transformer: Cosmos3OmniTransformer) -> None:
             torch.nn.init.normal_(parameter, std=0.02 / (2 * depth) ** 0.5 if into_stream else 0.02)
 
 
-def _save_diffusers(model: ModelMixin, folder: Path) -> None:
-    """Save a rounded twin: the model itself may be in the middle of training and is left alone."""
+def save_diffusers(model: ModelMixin, folder: Path) -> None:
+    """Write one component, rounded; the model itself may be in the middle of training and is left alone."""
     fp32 = tuple(model._keep_in_fp32_modules or ())
     with torch.device("meta"):
         twin = type(model).from_config(model.config)

@@ -61,8 +61,8 @@ def overlap(answer: str, truth: str) -> float:
     return sum(scores) / max(len(found), len(wanted), 1)
 
 
-def look_at_questions(folder: Path, count: int) -> dict[str, float]:
-    """Exact answers by kind of question, in training wording; boxes by overlap."""
+def look_at_questions(folder: Path, count: int, wording: str) -> dict[str, float]:
+    """Exact answers by kind of question, in ``train`` or ``heldout`` wording; boxes by overlap."""
     processor = AutoProcessor.from_pretrained(folder)
     model = Cosmos3OmniForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
     rng = random.Random(UNSEEN)
@@ -74,7 +74,7 @@ def look_at_questions(folder: Path, count: int) -> dict[str, float]:
     for kind in language.KINDS:
         scores = []
         for scene, picture in zip(scenes, pictures, strict=True):
-            made = language.question(scene, rng, kind)
+            made = language.question(scene, rng, kind, wording)
             if made is None:
                 continue
             task, text, truth = made
@@ -88,7 +88,7 @@ def look_at_questions(folder: Path, count: int) -> dict[str, float]:
         for n in range(max(2, count // 4)):
             clips = world.sample_videos(1, FRAMES, FPS, generator, implausible=kind == "plausible" and n % 2 == 1)
             scene = language.scenes(clips)[0]
-            made = language.video_question(scene, rng, kind)
+            made = language.video_question(scene, rng, kind, wording)
             if made is None:
                 continue
             task, text, truth = made
@@ -192,11 +192,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("checkpoint", type=Path, help="folder of the checkpoint")
     parser.add_argument("--out", type=Path, required=True, help="folder for pictures and figures.json")
     parser.add_argument("--questions", type=int, default=20, help="pictures to ask about, for each kind of question")
-    parser.add_argument("--pictures", type=int, default=9, help="pictures to generate")
+    parser.add_argument("--pictures", type=int, default=9, help="pictures to generate; 0 asks only")
+    parser.add_argument("--wording", choices=("train", "heldout"), default="train", help="how questions are worded")
     chosen = parser.parse_args(arguments)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    figures = look_at_questions(chosen.checkpoint, chosen.questions)
-    figures |= look_at_pictures(chosen.checkpoint, chosen.out, chosen.pictures)
+    figures = look_at_questions(chosen.checkpoint, chosen.questions, chosen.wording)
+    if chosen.pictures:
+        figures |= look_at_pictures(chosen.checkpoint, chosen.out, chosen.pictures)
     (chosen.out / "figures.json").write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1))
 
