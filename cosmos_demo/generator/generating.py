@@ -44,19 +44,27 @@ def generate(model: OmniModel, request: GenerateRequest, emit: Emit) -> Generate
     """
     emit(Phase("encoding"))
     watch = _Watch(model, request, emit)
+    # Taken before the schedule is changed: a modular pipeline that is made now keeps the shipped one as its own.
+    modular = _modular(model, request)
     with _schedule(model, request) as scheduler:
         try:
-            if request.mode == "transfer":
-                output = _transfer(model, request, scheduler, watch)
-            elif model.checkpoint.distilled:
-                output = _distilled(model, request, scheduler, watch)
-            else:
+            if modular is None:
                 output = _classic(model, request, watch)
+            else:
+                with _lent(scheduler, modular, watch):
+                    output = (_transfer if request.mode == "transfer" else _distilled)(modular, request)
         except ValueError as error:
             if "Guardrail" in str(error):
                 raise RequestError("prompt", "NVIDIA's guardrails refused it; put it differently.") from None
             raise
     return _finished(model, request, output, watch)
+
+
+def _modular(model: OmniModel, request: GenerateRequest) -> Cosmos3OmniModularPipeline | None:
+    """The modular pipeline that this request needs, ``None`` when the classic one will do."""
+    if request.mode == "transfer":
+        return model.transfer_pipeline
+    return model.distilled_pipeline if model.checkpoint.distilled else None
 
 
 class _Output:
@@ -190,36 +198,31 @@ def _action(request: GenerateRequest) -> CosmosActionCondition:
     )
 
 
-def _transfer(model: OmniModel, request: GenerateRequest, scheduler: SchedulerMixin, watch: _Watch) -> _Output:
+def _transfer(pipeline: Cosmos3OmniModularPipeline, request: GenerateRequest) -> _Output:
     """Transfer, with the modular pipeline."""
     width, height = modes.size(request.resolution, request.aspect_ratio)
-    with _lent(scheduler, model.transfer_pipeline, watch) as pipeline:
-        frames = pipeline(
-            **_common(request),
-            negative_prompt=request.negative_prompt,
-            control_videos={kind: _pictures(clip) for kind, clip in request.controls.items()},
-            width=width,
-            height=height,
-            num_frames=request.num_frames,
-            fps=float(request.fps),
-            guidance_scale=request.guidance_scale,
-            control_guidance=request.control_guidance,
-            output="videos",
-        )
+    frames = pipeline(
+        **_common(request),
+        negative_prompt=request.negative_prompt,
+        control_videos={kind: _pictures(clip) for kind, clip in request.controls.items()},
+        width=width,
+        height=height,
+        num_frames=request.num_frames,
+        fps=float(request.fps),
+        guidance_scale=request.guidance_scale,
+        control_guidance=request.control_guidance,
+        output="videos",
+    )
     return _Output(frames)
 
 
-def _distilled(model: OmniModel, request: GenerateRequest, scheduler: SchedulerMixin, watch: _Watch) -> _Output:
+def _distilled(pipeline: Cosmos3OmniModularPipeline, request: GenerateRequest) -> _Output:
     """Few-step checkpoints, with their own modular pipeline, which fixes the steps and needs no guidance."""
-    with _lent(scheduler, model.distilled_pipeline, watch) as pipeline:
-        frames = pipeline(**_common(request), **_sized(request), **_source(request), output="videos")
-    return _Output(frames)
+    return _Output(pipeline(**_common(request), **_sized(request), **_source(request), output="videos"))
 
 
 @contextmanager
-def _lent(
-    scheduler: SchedulerMixin, pipeline: Cosmos3OmniModularPipeline, watch: _Watch
-) -> Iterator[Cosmos3OmniModularPipeline]:
+def _lent(scheduler: SchedulerMixin, pipeline: Cosmos3OmniModularPipeline, watch: _Watch) -> Iterator[None]:
     """Have a modular pipeline use ``scheduler`` for one run, and ``watch`` told of its steps.
 
     Modular pipelines have no callback, and all they denoise passes through the scheduler's `step`.
@@ -236,7 +239,7 @@ def _lent(
     scheduler.step = step
     pipeline.update_components(scheduler=scheduler)
     try:
-        yield pipeline
+        yield
     finally:
         pipeline.update_components(scheduler=own)
 
