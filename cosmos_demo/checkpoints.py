@@ -65,6 +65,8 @@ class Known:
     resolutions: tuple[int, ...] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     home: str = ""
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """Task to the reason why it was not trained for it."""
 
 
 DROID = {"domain": "droid_lerobot", "chunk_size": 32, "fps": 15, "steps": 4, "guidance_scale": 3.0, "flow_shift": 5.0}
@@ -86,6 +88,7 @@ KNOWN = {
         },
         home="Cosmos3-Pico knows only its own tabletop of coloured shapes; for real photos and prompts load "
         "nvidia/Cosmos3-Nano.",
+        lacks={"upsample": "Cosmos3-Pico was not trained to write prompts out; load nvidia/Cosmos3-Nano."},
     ),
     "Cosmos3-Nano": Known(),
     "Cosmos3-Super": Known(),
@@ -366,7 +369,7 @@ def _unavailable(
 ) -> dict[str, str]:
     """Why each mode, ``sound`` and ``reasoner`` that this checkpoint lacks is not there."""
     specialist = f"{name} is made for {' and '.join(known.modes)} alone."
-    reasons = {mode: specialist for mode in MODES if mode not in known.modes}
+    reasons = {**known.lacks, **{mode: specialist for mode in MODES if mode not in known.modes}}
     if family == EDGE:
         for mode in ("video-to-video", "transfer"):
             reasons.setdefault(mode, f"{name} is of the Edge family, which can't do this; load nvidia/Cosmos3-Nano.")

@@ -187,6 +187,11 @@ def test_a_prompt_is_written_out_by_the_reasoner(
     assert asked[0].task == "upsample"
 
 
+def test_pico_says_that_it_cannot_write_prompts_out(client: Client) -> None:
+    with pytest.raises(AppError, match="not trained to write prompts out"):
+        client.predict(prompt="a ball", mode="text-to-image", api_name="/upsample_prompt")
+
+
 def test_an_unforeseen_error_is_told_without_its_words(
     client: Client, files: Path, engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,9 +121,12 @@ class GeneratorTab:
         control.visible = field in controls.fields(MODES[self._first])
         self._catalogued.append(field)
         if field == "prompt" and not mode.acts:
-            able = "reasoner" not in self.context.can.unavailable
-            self._write = gr.Button("Write the prompt out", size="sm", interactive=able, elem_id=f"{self.name}-write")
-            self._writing = gr.HTML(visible=False)
+            lacks = self.context.can.unavailable
+            reason = lacks.get("reasoner") or lacks.get("upsample") or ""
+            self._write = gr.Button(
+                "Write the prompt out", size="sm", interactive=not reason, elem_id=f"{self.name}-write"
+            )
+            self._writing = gr.HTML(f'<p class="reason">{escape(reason)}</p>', visible=bool(reason))
 
     def _tell(self, mode: str) -> str:
         """What the mode does, or why the checkpoint can't do it."""
