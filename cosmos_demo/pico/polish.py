@@ -33,7 +33,7 @@ from cosmos_demo.pico.blueprint import SOUND_HOP, save_diffusers
 
 OBJECT_WEIGHT = 10.0
 """Extra weight of pixels where an object is."""
-FRAMES = 9
+FRAMES = 5
 """Frames of the clips that the VAE is polished on."""
 STRETCH = 20
 """Sound latents fitted at a time: 0.8 s."""
