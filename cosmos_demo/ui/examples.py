@@ -109,30 +109,55 @@ _ALL: dict[str, list[Example]] = {
         Example("Is this possible?", {"task": "physical-plausibility", "video": _file("impossible.mp4")}),
     ],
     "picture": [
-        Example("A red ball beside a blue cube", {"prompt": "a red ball and a blue cube on a table"}),
+        Example(
+            "A red ball, a blue cube",
+            {"prompt": "A large red ball on the left and a small blue cube on the right.", "seed": "4"},
+        ),
         Example(
             "Three colours",
             {
-                "prompt": "a green ball on the left, a yellow cube in the middle and a red pyramid "
-                "on the right, on a wooden table"
+                "prompt": "A large red cube on the left, a small blue ball in the middle and a small yellow pyramid "
+                "on the right.",
+                "seed": "4",
             },
         ),
-        Example("Two balls", {"prompt": "a large orange ball next to a small black ball"}),
+        Example("A green pyramid", {"prompt": "A large green pyramid in the middle.", "seed": "4"}),
     ],
     "video": [
-        Example("A ball falls, with sound", {"prompt": "A red ball falls and bounces.", "sound": True}),
         Example(
-            "Start from a picture",
-            {"mode": "image-to-video", "prompt": "The camera pans to the right.", "image": _file("pan_start.png")},
+            "A ball falls, with sound",
+            {"prompt": "A large blue ball falls and bounces.", "sound": True, "seed": "1"},
+        ),
+        Example(
+            "Let the ball roll",
+            {
+                "mode": "image-to-video",
+                "prompt": "A large red ball rolls to the right and a small black cube stands still.",
+                "image": _file("two_objects.png"),
+                "seed": "4",
+            },
         ),
         Example(
             "Continue a clip",
-            {"mode": "video-to-video", "prompt": "An orange ball rolls to the right.", "video": _file("roll.mp4")},
+            {
+                "mode": "video-to-video",
+                "prompt": "A small orange ball rolls to the right and a small blue cube stands still.",
+                "video": _file("roll.mp4"),
+                "keep": "first",
+                "condition_frames": 9,
+                "seed": "2",
+            },
         ),
     ],
     "action": [
         Example(
-            "Find the cube", {"mode": "policy", "prompt": "Look at the black cube.", "image": _file("pan_start.png")}
+            "Find the cube",
+            {
+                "mode": "policy",
+                "prompt": "Look at the black cube.",
+                "image": _file("pan_start.png"),
+                "seed": "1",
+            },
         ),
         Example(
             "Drive the camera",
@@ -151,11 +176,11 @@ _ALL: dict[str, list[Example]] = {
     "transfer": [
         Example(
             "Follow the edges",
-            {"prompt": "A ball rolls to the right.", "control": _file("roll.mp4"), "kind": "take-edge"},
+            {"prompt": "A small red ball falls and bounces.", "control": _file("bounce.mp4"), "kind": "take-edge"},
         ),
         Example(
             "Sharpen a blur",
-            {"prompt": "A red ball falls and bounces.", "control": _file("bounce.mp4"), "kind": "take-blur"},
+            {"prompt": "A small red ball falls and bounces.", "control": _file("bounce.mp4"), "kind": "take-blur"},
         ),
     ],
 }

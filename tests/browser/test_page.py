@@ -92,7 +92,7 @@ def test_reasoner_answers_an_example_and_forgets_when_cleared(page: Page):
 
 def test_a_picture_is_made_shown_kept_on_reload_and_handed_on(page: Page, tmp_path: Path):
     _tab(page, "Picture")
-    _example(page, "picture", "Two balls")
+    _example(page, "picture", "A green pyramid")
     expect(page.locator("#picture-stage .words")).to_have_text(re.compile(r"Step \d+ of 20"), timeout=PATIENCE)
     expect(page.locator("#picture-stage img")).to_be_visible(timeout=PATIENCE)
     picture = page.locator("#picture-screen img")
