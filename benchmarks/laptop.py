@@ -1,6 +1,6 @@
 """How long a person waits on this machine: page, first preview, picture, video, first answer token.
 
-    .venv/bin/python benchmarks/laptop.py [--repeat 3]
+    .venv/bin/python -m benchmarks.laptop [--repeat 3]
 
 Starts the app itself for the page's time, then drives the engine as the page does. Prints the median of each figure
 beside its target; nothing is cached between repeats but the loaded weights.

@@ -1,4 +1,4 @@
-"""Makes the README's pictures with the app itself: ``python scripts/make_pictures.py`` (needs Chromium).
+"""Makes the README's pictures with the app itself: ``python -m scripts.make_pictures`` (needs Chromium).
 
 In ``assets/screenshots``: ``results.jpg`` holds what Pico made, ``reasoner.png`` the page answering with boxes.
 """
