@@ -111,22 +111,22 @@ _ALL: dict[str, list[Example]] = {
     "picture": [
         Example(
             "A red ball, a blue cube",
-            {"prompt": "A large red ball on the left and a small blue cube on the right.", "seed": "4"},
+            {"prompt": "A large red ball on the left and a small blue cube on the right.", "seed": 4},
         ),
         Example(
             "Three colours",
             {
                 "prompt": "A large red cube on the left, a small blue ball in the middle and a small yellow pyramid "
                 "on the right.",
-                "seed": "4",
+                "seed": 4,
             },
         ),
-        Example("A green pyramid", {"prompt": "A large green pyramid in the middle.", "seed": "4"}),
+        Example("A green pyramid", {"prompt": "A large green pyramid in the middle.", "seed": 4}),
     ],
     "video": [
         Example(
             "A ball falls, with sound",
-            {"prompt": "A large blue ball falls and bounces.", "sound": True, "seed": "1"},
+            {"prompt": "A large blue ball falls and bounces.", "sound": True, "seed": 1},
         ),
         Example(
             "Let the ball roll",
@@ -134,7 +134,7 @@ _ALL: dict[str, list[Example]] = {
                 "mode": "image-to-video",
                 "prompt": "A large red ball rolls to the right and a small black cube stands still.",
                 "image": _file("two_objects.png"),
-                "seed": "4",
+                "seed": 4,
             },
         ),
         Example(
@@ -145,7 +145,7 @@ _ALL: dict[str, list[Example]] = {
                 "video": _file("roll.mp4"),
                 "keep": "first",
                 "condition_frames": 9,
-                "seed": "2",
+                "seed": 2,
             },
         ),
     ],
@@ -156,7 +156,7 @@ _ALL: dict[str, list[Example]] = {
                 "mode": "policy",
                 "prompt": "Look at the black cube.",
                 "image": _file("pan_start.png"),
-                "seed": "1",
+                "seed": 1,
             },
         ),
         Example(
