@@ -72,6 +72,11 @@ class Known:
 DROID = {"domain": "droid_lerobot", "chunk_size": 32, "fps": 15, "steps": 4, "guidance_scale": 3.0, "flow_shift": 5.0}
 """Settings of the DROID policy checkpoints' own server in NVIDIA's cosmos-framework."""
 
+DROID_HOME = (
+    "Made for its own robot server, which also gives the robot's state and reads 8 joint channels; the droid_lerobot "
+    "domain here has 10 end-effector channels and no state, so don't drive a robot with its actions."
+)
+
 KNOWN = {
     "Cosmos3-Pico": Known(
         resolutions=(256,),
@@ -97,8 +102,8 @@ KNOWN = {
     "Cosmos3-Super-Text2Image-4Step": Known(("text-to-image",), (768,), {"resolution": 768}),
     "Cosmos3-Super-Image2Video-4Step": Known(("image-to-video",), (480,), {"resolution": 480, "fps": 16}),
     "Cosmos3-Edge": Known(defaults={"resolution": 480, "num_frames": 121}),
-    "Cosmos3-Nano-Policy-DROID": Known(("policy",), defaults=DROID),
-    "Cosmos3-Edge-Policy-DROID": Known(("policy",), defaults=DROID),
+    "Cosmos3-Nano-Policy-DROID": Known(("policy",), defaults=DROID, home=DROID_HOME),
+    "Cosmos3-Edge-Policy-DROID": Known(("policy",), defaults=DROID, home=DROID_HOME),
 }
 
 
