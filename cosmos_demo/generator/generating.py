@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from diffusers import Cosmos3OmniModularPipeline, CosmosActionCondition, SchedulerMixin, UniPCMultistepScheduler
+from diffusers import (
+    Cosmos3DistilledModularPipeline,
+    Cosmos3OmniModularPipeline,
+    Cosmos3OmniPipeline,
+    CosmosActionCondition,
+    SchedulerMixin,
+    UniPCMultistepScheduler,
+)
 from PIL import Image
 from torch import Tensor
 
@@ -44,27 +51,22 @@ def generate(model: OmniModel, request: GenerateRequest, emit: Emit) -> Generate
     """
     emit(Phase("encoding"))
     watch = _Watch(model, request, emit)
-    # Taken before the schedule is changed: a modular pipeline that is made now keeps the shipped one as its own.
-    modular = _modular(model, request)
-    with _schedule(model, request) as scheduler:
-        try:
-            if modular is None:
-                output = _classic(model, request, watch)
-            else:
-                with _lent(scheduler, modular, watch):
-                    output = (_transfer if request.mode == "transfer" else _distilled)(modular, request)
-        except ValueError as error:
-            if "Guardrail" in str(error):
-                raise RequestError("prompt", "NVIDIA's guardrails refused it; put it differently.") from None
-            raise
+    run, pipeline = _classic, model.pipeline
+    if request.mode == "transfer":
+        run, pipeline = _transfer, model.transfer_pipeline
+    elif model.checkpoint.distilled:
+        run, pipeline = _distilled, model.distilled_pipeline
+    try:
+        with _scheduled(pipeline, request):
+            output = run(pipeline, request, watch)
+    except ValueError as error:
+        if "Guardrail" in str(error):
+            raise RequestError("prompt", "NVIDIA's guardrails refused it; put it differently.") from None
+        raise
     return _finished(model, request, output, watch)
 
 
-def _modular(model: OmniModel, request: GenerateRequest) -> Cosmos3OmniModularPipeline | None:
-    """The modular pipeline that this request needs, ``None`` when the classic one will do."""
-    if request.mode == "transfer":
-        return model.transfer_pipeline
-    return model.distilled_pipeline if model.checkpoint.distilled else None
+_Pipeline = Cosmos3OmniPipeline | Cosmos3OmniModularPipeline | Cosmos3DistilledModularPipeline
 
 
 class _Output:
@@ -110,22 +112,20 @@ class _Watch:
 
 
 @contextmanager
-def _schedule(model: OmniModel, request: GenerateRequest) -> Iterator[SchedulerMixin]:
-    """Have the pipelines use the noise schedule of this request, and their own again afterwards.
+def _scheduled(pipeline: _Pipeline, request: GenerateRequest) -> Iterator[SchedulerMixin]:
+    """Have a pipeline use the noise schedule of this request, and its own again afterwards.
 
     The shipped schedule has Karras sigmas, which make the library ignore ``flow_shift``; so both are set together.
     """
-    shipped = model.pipeline.scheduler
+    shipped = pipeline.scheduler
     changes: dict[str, Any] = {}
     if request.flow_shift != modes.SHIPPED_SCHEDULE and isinstance(shipped, UniPCMultistepScheduler):
         changes = {"flow_shift": request.flow_shift, "use_karras_sigmas": False}
-    own = type(shipped).from_config(shipped.config, **changes)
-    model.pipeline.scheduler = own
+    pipeline.scheduler = type(shipped).from_config(shipped.config, **changes)
     try:
-        yield own
+        yield pipeline.scheduler
     finally:
-        model.pipeline.scheduler = shipped
-        model.pipeline.maybe_free_model_hooks()
+        pipeline.scheduler = shipped
 
 
 def _common(request: GenerateRequest) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _sized(request: GenerateRequest) -> dict[str, Any]:
     return values | ({"fps": float(request.fps)} if request.fps else {})
 
 
-def _classic(model: OmniModel, request: GenerateRequest, watch: _Watch) -> _Output:
+def _classic(pipeline: Cosmos3OmniPipeline, request: GenerateRequest, watch: _Watch) -> _Output:
     """All modes but transfer, with `Cosmos3OmniPipeline`."""
 
     def step(pipeline: Any, index: int, timestep: Tensor, values: dict[str, Any]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _classic(model: OmniModel, request: GenerateRequest, watch: _Watch) -> _Outp
         arguments["output_type"] = "latent" if request.mode == "inverse-dynamics" else "pil"
     else:
         arguments |= _sized(request) | {"enable_sound": request.sound} | _source(request)
-    output = model.pipeline(**arguments)
+    output = pipeline(**arguments)
     actions = output.action[0] if output.action else None
     return _Output(None if request.mode == "inverse-dynamics" else output.video, output.sound, actions)
 
@@ -198,50 +198,48 @@ def _action(request: GenerateRequest) -> CosmosActionCondition:
     )
 
 
-def _transfer(pipeline: Cosmos3OmniModularPipeline, request: GenerateRequest) -> _Output:
+def _transfer(pipeline: Cosmos3OmniModularPipeline, request: GenerateRequest, watch: _Watch) -> _Output:
     """Transfer, with the modular pipeline."""
     width, height = modes.size(request.resolution, request.aspect_ratio)
-    frames = pipeline(
-        **_common(request),
-        negative_prompt=request.negative_prompt,
-        control_videos={kind: _pictures(clip) for kind, clip in request.controls.items()},
-        width=width,
-        height=height,
-        num_frames=request.num_frames,
-        fps=float(request.fps),
-        guidance_scale=request.guidance_scale,
-        control_guidance=request.control_guidance,
-        output="videos",
-    )
+    with _watched(pipeline.scheduler, watch):
+        frames = pipeline(
+            **_common(request),
+            negative_prompt=request.negative_prompt,
+            control_videos={kind: _pictures(clip) for kind, clip in request.controls.items()},
+            width=width,
+            height=height,
+            num_frames=request.num_frames,
+            fps=float(request.fps),
+            guidance_scale=request.guidance_scale,
+            control_guidance=request.control_guidance,
+            output="videos",
+        )
     return _Output(frames)
 
 
-def _distilled(pipeline: Cosmos3OmniModularPipeline, request: GenerateRequest) -> _Output:
+def _distilled(pipeline: Cosmos3DistilledModularPipeline, request: GenerateRequest, watch: _Watch) -> _Output:
     """Few-step checkpoints, with their own modular pipeline, which fixes the steps and needs no guidance."""
-    return _Output(pipeline(**_common(request), **_sized(request), **_source(request), output="videos"))
+    with _watched(pipeline.scheduler, watch):
+        return _Output(pipeline(**_common(request), **_sized(request), **_source(request), output="videos"))
 
 
 @contextmanager
-def _lent(scheduler: SchedulerMixin, pipeline: Cosmos3OmniModularPipeline, watch: _Watch) -> Iterator[None]:
-    """Have a modular pipeline use ``scheduler`` for one run, and ``watch`` told of its steps.
-
-    Modular pipelines have no callback, and all they denoise passes through the scheduler's `step`.
-    """
-    own, advance = pipeline.scheduler, scheduler.step
+def _watched(scheduler: SchedulerMixin, watch: _Watch) -> Iterator[None]:
+    """Have ``watch`` told of each step of a run's scheduler: the modular pipelines have no callback of their own."""
+    advance = scheduler.step
 
     def step(velocity: Tensor, timestep: Tensor, latents: Tensor, **options: Any) -> Any:
         result = advance(velocity, timestep, latents, **options)
         index = scheduler.step_index - 1
-        # Flow matching: the noise at level sigma has moved the clean latents by sigma along the velocity.
+        # Flow matching: at noise level sigma the latents are sigma times the velocity away from the clean ones.
         watch.step(index, latents - scheduler.sigmas[index].to(latents) * velocity)
         return result
 
     scheduler.step = step
-    pipeline.update_components(scheduler=scheduler)
     try:
         yield
     finally:
-        pipeline.update_components(scheduler=own)
+        del scheduler.step
 
 
 def _finished(model: OmniModel, request: GenerateRequest, output: _Output, watch: _Watch) -> Generated:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from diffusers import Cosmos3OmniModularPipeline, Cosmos3OmniPipeline, CosmosActionCondition, UniPCMultistepScheduler
+from diffusers import (
+    Cosmos3DistilledModularPipeline,
+    Cosmos3OmniModularPipeline,
+    Cosmos3OmniPipeline,
+    CosmosActionCondition,
+    FlowMatchEulerDiscreteScheduler,
+    UniPCMultistepScheduler,
+)
 from PIL import Image
 
+from cosmos_demo.checkpoints import find
 from cosmos_demo.events import Event, Generated, Phase, Preview, Step
 from cosmos_demo.generator import generating, modes, preview
 from cosmos_demo.generator.generating import generate
@@ -143,6 +153,57 @@ def test_transfer_equals_the_stock_modular_pipeline(model: OmniModel, stock: Cos
     assert np.array_equal(_run(model, request).frames, np.stack([np.asarray(frame) for frame in theirs]))
 
 
+@pytest.fixture(scope="module")
+def distilled_path(pico_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pico's weights under the schedule and index of a few-step checkpoint."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "distilled"
+    folder.mkdir()
+    for part in pico_path.iterdir():
+        if part.name not in ("scheduler", "model_index.json"):
+            (folder / part.name).symlink_to(part)
+    FlowMatchEulerDiscreteScheduler(stochastic_sampling=True).save_pretrained(folder / "scheduler")
+    types = {
+        "transformer": ["diffusers", "Cosmos3OmniTransformer"],
+        "vae": ["diffusers", "AutoencoderKLWan"],
+        "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+        "text_tokenizer": ["transformers", "AutoTokenizer"],
+    }
+    index: dict[str, Any] = {
+        name: [*kind, {"pretrained_model_name_or_path": str(folder), "subfolder": name, "type_hint": kind}]
+        for name, kind in types.items()
+    }
+    index |= {"_class_name": "Cosmos3DistilledModularPipeline", "_blocks_class_name": "Cosmos3DistilledBlocks"}
+    index |= {"is_distilled": True, "distilled_sigmas": [1.0, 0.9375, 0.8333, 0.625]}
+    (folder / "modular_model_index.json").write_text(json.dumps(index))
+    return folder
+
+
+@pytest.mark.parametrize("mode", ["text-to-image", "text-to-video", "image-to-video"])
+def test_few_step_checkpoints_equal_their_own_pipeline(distilled_path: Path, mode: str):
+    model = OmniModel.load(find(distilled_path), device="cpu")
+    shape = {} if mode == "text-to-image" else {"num_frames": 5, "fps": 10}
+    picture = PICTURE if mode == "image-to-video" else None
+    events: list[Event] = []
+    request = GenerateRequest(mode, "a red ball", image=picture, resolution=256, aspect_ratio="1:1", seed=3, **shape)
+    ours = _run(model, request, events.append)
+    stock = Cosmos3DistilledModularPipeline.from_pretrained(str(distilled_path))
+    stock.load_components(dtype=torch.float32)
+    stock.disable_safety_checker()
+    theirs = stock(
+        prompt="a red ball",
+        generator=torch.Generator().manual_seed(3),
+        width=SIDE,
+        height=SIDE,
+        num_frames=shape.get("num_frames", 1),
+        output="videos",
+        **({"fps": 10.0} if shape else {}),
+        **({"image": PICTURE} if picture else {}),
+    )
+    assert np.array_equal(ours.frames, np.stack([np.asarray(frame) for frame in theirs]))
+    assert [event.index for event in events if isinstance(event, Step)] == [1, 2, 3, 4]
+    assert any(isinstance(event, Preview) for event in events)
+
+
 @pytest.mark.parametrize(
     ("shift", "steps", "places", "sigmas"),
     [
@@ -159,7 +220,7 @@ def test_the_flow_shift_takes_effect(
     """Noise levels ``s u / (1 + (s - 1) u)`` with u from 1 down in even steps of 0.999 / n; 0 is the shipped ones."""
     shipped = model.pipeline.scheduler
     request = replace(REQUESTS["text-to-image"], flow_shift=shift, steps=steps)
-    with generating._schedule(model, resolve(request, model.capabilities)) as scheduler:
+    with generating._scheduled(model.pipeline, resolve(request, model.capabilities)) as scheduler:
         assert model.pipeline.scheduler is scheduler is not shipped
         scheduler.set_timesteps(steps)
         assert [float(scheduler.sigmas[place]) for place in places] == pytest.approx(sigmas, abs=6e-4)
@@ -170,9 +231,10 @@ def test_the_flow_shift_takes_effect(
     assert model.pipeline.scheduler is shipped
 
 
-def test_the_flow_shift_changes_the_picture(model: OmniModel):
-    changed = _run(model, replace(REQUESTS["text-to-image"], flow_shift=3.0)).frames
-    assert not np.array_equal(changed, _run(model, REQUESTS["text-to-image"]).frames)
+@pytest.mark.parametrize("name", ["text-to-image", "transfer"])
+def test_the_flow_shift_changes_the_picture(model: OmniModel, name: str):
+    changed = _run(model, replace(REQUESTS[name], flow_shift=3.0)).frames
+    assert not np.array_equal(changed, _run(model, REQUESTS[name]).frames)
 
 
 def test_same_seed_same_bytes_other_seed_other_picture(model: OmniModel):
