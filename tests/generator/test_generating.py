@@ -23,6 +23,7 @@ from diffusers import (
 from PIL import Image
 
 from cosmos_demo.checkpoints import find
+from cosmos_demo.errors import EngineError
 from cosmos_demo.events import Event, Generated, Phase, Preview, Step
 from cosmos_demo.generator import generating, modes, preview
 from cosmos_demo.generator.generating import generate
@@ -326,6 +327,16 @@ def test_cancelling_ends_within_a_step_and_leaves_the_model_ready(model: OmniMod
     assert "step" not in vars(shipped)
     assert model.active_head is None
     assert np.array_equal(_run(model, request).frames, expected)
+
+
+def test_a_result_without_numbers_is_an_error(model: OmniModel, monkeypatch: pytest.MonkeyPatch):
+    request = REQUESTS["text-to-image"]
+    with monkeypatch.context() as patch:
+        broken = lambda self, output, *args, **options: output * float("nan")  # noqa: E731
+        patch.setattr(UniPCMultistepScheduler, "convert_model_output", broken)
+        with pytest.raises(EngineError, match="NaN"):
+            _run(model, request)
+    assert _run(model, request).frames.std() > 0
 
 
 def test_sound_is_as_long_as_the_frames(model: OmniModel):

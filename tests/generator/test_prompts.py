@@ -13,9 +13,15 @@ def test_only_json_objects_are_structured():
 
 
 def test_requests_name_the_schema_of_the_mode():
-    assert "comprehensive_t2i_caption" in prompts.request("a ball", "text-to-image")
+    picture = prompts.request("a ball", "text-to-image")
+    assert "comprehensive_t2i_caption" in picture
+    assert not any(key in picture for key in ("camera_motion", "state_changes", "spatial_temporal", "temporal_caption"))
+    assert picture.endswith("a ball")
     video = prompts.request("a ball", "image-to-video")
-    assert all(key in video for key in ("temporal_caption", "audio_description", prompts.SCRATCHPAD, "first frame"))
+    assert all(
+        key in video
+        for key in ("temporal_caption", "audio_description", prompts.SCRATCHPAD, "first frame", "camera_motion")
+    )
 
 
 def test_answers_are_read_leniently_without_the_scratchpad():
