@@ -147,6 +147,7 @@ class OmniModel:
         shared = ("transformer", "vae", "scheduler", "text_tokenizer", "sound_tokenizer")
         components = {name: self.pipeline.components[name] for name in shared}
         pipeline.update_components(**components, **self.checkpoint.pipeline_options)
+        pipeline.set_progress_bar_config(disable=True)
         if self.pipeline.safety_checker is None:
             pipeline.disable_safety_checker()
         else:
