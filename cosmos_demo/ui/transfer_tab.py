@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import gradio as gr
 
 from cosmos_demo.errors import RequestError
-from cosmos_demo.generator.controls import BLUR_FACTORS, blur, edges
-from cosmos_demo.media import Clip
+from cosmos_demo.generator.controls import BLUR_FACTORS
 from cosmos_demo.requests import GenerateRequest
 from cosmos_demo.ui.generator_tab import SAMPLING, GeneratorTab
 from cosmos_demo.ui.results import Send
 
-TAKEN: dict[str, tuple[str, Callable[[Clip, str], Clip]]] = {"take-edge": ("edge", edges), "take-blur": ("blur", blur)}
-"""What can be taken from an ordinary clip: the kind of control it becomes, and how."""
+TAKEN = {"take-edge": "edge", "take-blur": "blur"}
+"""What can be taken from an ordinary clip, and the kind of control it becomes."""
 
 KINDS = [
     ("An ordinary clip: take its edges", "take-edge"),
@@ -48,17 +46,11 @@ class TransferTab(GeneratorTab):
     def request(self, mode: str, values: dict[str, Any]) -> GenerateRequest:
         chosen = [(kind, clip) for kind, clip in values.pop("controls") if clip]
         strength = values.pop("strength")
-        kinds = [TAKEN[kind][0] if kind in TAKEN else kind for kind, _ in chosen]
-        if len(set(kinds)) < len(kinds):
+        clips = {TAKEN.get(kind, kind): clip for kind, clip in chosen}
+        if len(clips) < len(chosen):
             raise RequestError("controls", "Both clips are of the same kind; choose two different ones.")
-        clips = {kind: clip for kind, (_, clip) in zip(kinds, chosen, strict=True)}
-        request = super().request(mode, values | {"controls": clips})
-        taken = {
-            TAKEN[kind][0]: TAKEN[kind][1](request.controls[TAKEN[kind][0]], strength)
-            for kind, _ in chosen
-            if kind in TAKEN
-        }
-        return replace(request, controls={**request.controls, **taken})
+        compute = {TAKEN[kind]: strength for kind, _ in chosen if kind in TAKEN}
+        return super().request(mode, values | {"controls": clips, "compute": compute})
 
     @property
     def _slots(self) -> tuple[tuple[str, str], ...]:
