@@ -25,10 +25,11 @@ HINT = "Give a picture or a clip and ask about it, or take an example above."
 
 @dataclass(frozen=True)
 class Exchange:
-    """One question and its answer as the conversation shows it."""
+    """One question and its answer as the conversation shows it; ``rate`` is the one at which its clip was shown."""
 
     turn: Turn
     media: tuple[str, ...]
+    rate: float | None = None
     thinking: str = ""
     note: str = ""
 
@@ -81,6 +82,17 @@ class ReasonerTab:
         )
         form.add("images", gr.Image(type="filepath", label="Picture", elem_id="reasoner-image", height=230))
         form.add("video", gr.Video(label="Video", visible=False, elem_id="reasoner-video"))
+        low, high = forms.QUESTION_RATES
+        rate = gr.Number(
+            self._context.can.defaults.get("video_fps", forms.QUESTION_FPS),
+            label="Frames shown of each second",
+            info=f"{low:g} to {high:g}; at most {forms.QUESTION_FRAMES} frames of a clip are shown.",
+            minimum=low,
+            maximum=high,
+            visible=False,
+            elem_id="reasoner-video-fps",
+        )
+        form.add("video_fps", rate)
         form.add(
             "prompt",
             gr.Textbox(
@@ -182,7 +194,8 @@ class ReasonerTab:
 
     @property
     def _arranging(self) -> list[Any]:
-        fields = ("task", "images", "video", "reasoning", "max_new_tokens", "prompt", "temperature", "top_p", "top_k")
+        media = ("images", "video", "video_fps")
+        fields = ("task", *media, "reasoning", "max_new_tokens", "prompt", "temperature", "top_p", "top_k")
         return [*(self.form[field] for field in fields), self._look, self._more_drawer]
 
     @property
@@ -209,9 +222,10 @@ class ReasonerTab:
         preset = _preset(THINKING if task.reasoning else DIRECT)
         return {
             form["task"]: gr.update(value=name, info=task.hint),
-            self._look: gr.update(value=seen, visible=task.media in ("any", "visual")),
+            self._look: gr.update(value=seen, visible=task.media == "any"),
             form["images"]: gr.update(visible=seen == "image"),
             form["video"]: gr.update(visible=seen == "video"),
+            form["video_fps"]: gr.update(visible=seen == "video"),
             self._more_drawer: gr.update(visible=seen == "image" and task.media == "any"),
             form["prompt"]: gr.update(label=task.asks_for, placeholder=task.example, visible=bool(task.asks_for)),
             **{form[field]: gr.update(placeholder=text) for field, text in preset.items()},
@@ -221,11 +235,12 @@ class ReasonerTab:
         values = self.form.values(given)
         task = self._tasks[values["task"]]
         media = _media(task, given[self._look], values.pop("images"), values.pop("video"), given[self._more])
+        seen = "video" if _seen(task, given[self._look]) == "video" else "images"
+        rate = values["video_fps"] if seen == "video" else None
         past: list[Exchange] = given[self._conversation]
-        if past and past[-1].media != media:
+        if past and (past[-1].media, past[-1].rate) != (media, rate):
             past = []
         sent = media if task.name != "chat" or not past else ()
-        seen = "video" if _seen(task, given[self._look]) == "video" else "images"
         history = [exchange.turn for exchange in past] if task.name == "chat" else []
         asked: list[AnswerRequest] = []
 
@@ -236,7 +251,7 @@ class ReasonerTab:
 
         shown = values["prompt"].strip() or task.title
         for moment in self._context.runs.watch(begin, request.session_hash, NAME):
-            now = Exchange(Turn(shown, moment.text), media, moment.thinking)
+            now = Exchange(Turn(shown, moment.text), media, rate, moment.thinking)
             updates = running.switched(self._run, self._stop, moment) | self._stage_at(moment)
             if moment.result is not None:
                 yield updates | self._finished(past, now, asked[0], moment.result)
@@ -259,7 +274,7 @@ class ReasonerTab:
     def _finished(self, past: list[Exchange], now: Exchange, asked: AnswerRequest, answer: Answered) -> Updates:
         first = not past
         turn = Turn(now.turn.prompt, answer.text, asked.images if first else (), asked.video if first else None)
-        conversation = [*past, Exchange(turn, now.media, answer.thinking, answer.note)]
+        conversation = [*past, Exchange(turn, now.media, now.rate, answer.thinking, answer.note)]
         updates: Updates = {
             self._conversation: conversation,
             self._chat: gr.update(value=_messages(conversation), visible=True),

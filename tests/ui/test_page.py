@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
 from cosmos_demo import records
 from cosmos_demo.engines.base import Capabilities, Status
-from cosmos_demo.events import Generated, Span
+from cosmos_demo.errors import RequestError
+from cosmos_demo.events import Answered, Event, Generated, Span
+from cosmos_demo.generator import controls
 from cosmos_demo.generator.modes import MODES
-from cosmos_demo.requests import GenerateRequest
-from cosmos_demo.settings import Settings
+from cosmos_demo.requests import AnswerRequest, GenerateRequest
+from cosmos_demo.settings import EXAMPLES, Settings
 from cosmos_demo.ui import forms, page, results, status, timeline
 from cosmos_demo.ui.context import Context
 from cosmos_demo.ui.generator_tab import GeneratorTab
 from cosmos_demo.ui.picture_tab import PictureTab
+from cosmos_demo.ui.reasoner_tab import ReasonerTab
+from cosmos_demo.ui.transfer_tab import TransferTab
 from cosmos_demo.ui.video_tab import VideoTab
 
+Tab = TypeVar("Tab", bound=GeneratorTab | ReasonerTab)
 FEW_STEPS = {"steps": 4, "guidance_scale": 1.0, "negative_prompt": ""}
 
 
 @dataclass
 class _Engine:
-    """Capabilities alone: what the page asks for while it is built."""
+    """Capabilities, which are what the page asks for while it is built, and one answer to every question."""
 
     can: Capabilities
     told: Status = field(default_factory=lambda: Status("Some", "cpu", "float32", "ready"))
+    asked: list[AnswerRequest] = field(default_factory=list)
 
     def capabilities(self) -> Capabilities:
         return self.can
@@ -36,13 +45,25 @@ class _Engine:
     def status(self) -> Status:
         return self.told
 
+    def answer(self, request: AnswerRequest) -> Iterator[Event]:
+        self.asked.append(request)
+        yield Answered("Yes.")
 
-def _tab(kind: type[GeneratorTab], **can) -> GeneratorTab:
+
+def _tab(kind: type[Tab], **can) -> Tab:
     import gradio as gr
 
     context = Context(_Engine(Capabilities("Some", "cosmos3_omni", **can)), Settings())
     with gr.Blocks():
         return kind(context)
+
+
+def _ask(tab: ReasonerTab, conversation: list[Any] = (), **values: Any) -> list[Any]:
+    """Ask what the form holds with these changes; the conversation afterwards."""
+    given = {control: control.value for control in tab.form.controls}
+    given |= {tab._look: values.pop("look", "image"), tab._more: None, tab._conversation: list(conversation)}
+    given |= {tab.form[field]: value for field, value in values.items()}
+    return list(tab._ask(given, SimpleNamespace(session_hash="me")))[-1][tab._conversation]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +124,42 @@ def test_an_empty_seed_is_drawn_and_a_kept_one_is_used():
     assert tab.values(given)[1]["seed"] is None
     number, switch = tab.form.seed
     assert tab.values(given | {number: 5, switch: False})[1]["seed"] == 5
+
+
+def test_the_reasoner_is_shown_a_clip_at_the_chosen_rate_and_afresh_when_it_changes():
+    tab = _tab(ReasonerTab, defaults={"video_fps": 10})
+    asked = tab._context.engine.asked
+    clip = {"look": "video", "video": str(EXAMPLES / "bounce.mp4"), "prompt": "What happens?"}
+    told = _ask(tab, **clip)
+    told = _ask(tab, told, **clip)
+    assert [request.video and request.video.fps for request in asked] == [10, None]
+    assert asked[1].history[0].video.fps == 10
+    assert len(_ask(tab, told, video_fps=4, **clip)) == 1
+    assert asked[2].video.fps == 4
+    assert asked[2].history == ()
+
+
+def test_the_rate_of_a_clip_is_asked_for_only_with_clips():
+    tab = _tab(ReasonerTab)
+    shown = {name: tab._arranged(name, "image")[tab.form["video_fps"]]["visible"] for name in ("chat", "video-caption")}
+    assert shown == {"chat": False, "video-caption": True}
+    assert tab._arranged("chat", "video")[tab.form["video_fps"]]["visible"] is True
+
+
+def test_transfer_takes_edges_and_blur_from_a_clip_and_other_controls_as_they_are():
+    tab = _tab(TransferTab)
+    clip = str(EXAMPLES / "bounce.mp4")
+
+    def request(*slots: tuple[str, str | None]) -> GenerateRequest:
+        return tab.request("transfer", {"prompt": "x", "num_frames": 5, "controls": list(slots), "strength": "low"})
+
+    plain = request(("depth", clip), ("seg", None)).controls
+    taken = request(("take-edge", clip), ("depth", clip)).controls
+    assert plain.keys() == {"depth"}
+    np.testing.assert_array_equal(taken["edge"].frames, controls.edges(plain["depth"], "low").frames)
+    np.testing.assert_array_equal(taken["depth"].frames, plain["depth"].frames)
+    with pytest.raises(RequestError, match="same kind"):
+        request(("take-edge", clip), ("edge", clip))
 
 
 def test_a_result_is_found_again_by_the_name_of_its_folder_alone(tmp_path: Path):
