@@ -29,9 +29,14 @@ def line(status: Status) -> str:
         ("memory", _memory(status)),
         ("head", now),
         ("queue", waiting),
-        ("guardrails", status.guardrails and f"guardrails {status.guardrails}"),
+        ("guardrails", _guardrails(status)),
     ]
-    items = "".join(f'<li class="{name}" title="{escape(text)}">{escape(text)}</li>' for name, text in parts if text)
+    hints = {"guardrails": status.guardrails}
+    items = "".join(
+        f'<li class="{name}" title="{escape(hints.get(name, text))}">{escape(text)}</li>'
+        for name, text in parts
+        if text
+    )
     detail = f'<p class="detail">{escape(status.detail)}</p>' if status.detail else ""
     bar = f'<i class="load" style="width:{status.loaded:.0%}"></i>' if lamp == "loading" else ""
     return f'<div class="status {lamp}" role="status"><span class="lamp"></span><ul>{items}</ul>{detail}{bar}</div>'
@@ -47,6 +52,13 @@ def create(engine: Engine) -> None:
         show_progress="hidden",
         api_visibility="private",
     )
+
+
+def _guardrails(status: Status) -> str:
+    """On or off, so that it fits beside the rest; what is screened, or why nothing is, is the hint over it."""
+    if not status.guardrails:
+        return ""
+    return "guardrails off" if status.guardrails.startswith("off") else "guardrails on"
 
 
 def _memory(status: Status) -> str:

@@ -204,3 +204,10 @@ def test_a_plot_has_a_line_for_each_channel_on_the_clips_clock():
 def test_the_status_line_tells_the_engines_state(told, words):
     html = status.line(told)
     assert all(word in html for word in words)
+
+
+@pytest.mark.parametrize(("told", "shown"), [("off (no <room>): nothing is screened", "off"), ("They screen", "on")])
+def test_the_status_line_says_in_short_whether_guardrails_screen_and_in_full_on_request(told, shown):
+    html = status.line(Status("Some", "cpu", "float32", "ready", guardrails=told))
+    assert f">guardrails {shown}</li>" in html
+    assert f'title="{told.replace("<", "&lt;").replace(">", "&gt;")}"' in html
