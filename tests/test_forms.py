@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -303,6 +304,32 @@ def test_a_video_with_sound_and_actions_is_written_with_its_record(tmp_path: Pat
     assert [records.read_record(path)["seed"] for path in (written.video, written.sound, written.data)] == [11] * 3
     assert json.loads(written.data.read_text())["actions"] == [[0.1, -0.2], [0.3, 1.0]]
     np.testing.assert_array_equal(generate("forward-dynamics", actions=written.data).actions, actions)
+
+
+def test_only_the_newest_results_are_kept_and_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    others = [tmp_path / name for name in ("holiday", "a-folder-of-twenty-two", "another-with-json-file")]
+    for folder in others:
+        folder.mkdir()
+    (others[2] / "settings.json").write_text('{"mine": true}')
+    for folder in others:
+        os.utime(folder, (0, 0))
+    made = []
+    for time in range(1, 5):
+        made.append(forms.write_result(result("text-to-image", 1), tmp_path).data.parent)
+        os.utime(made[-1], (time, time))
+    forms.delete_old_results(tmp_path, kept=3)
+    assert [folder.exists() for folder in made] == [False, True, True, True]
+    forms.delete_old_results(tmp_path, kept=2)
+    assert [folder.exists() for folder in made] == [False, False, True, True]
+    assert all(folder.exists() for folder in others)
+
+
+def test_each_result_makes_room_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(forms, "delete_old_results", calls.append)
+    written = forms.write_result(result("text-to-image", 1), tmp_path)
+    assert calls == [tmp_path]
+    assert written.data.exists()
 
 
 def test_every_result_has_a_folder_of_its_own_that_nobody_can_guess(tmp_path: Path) -> None:

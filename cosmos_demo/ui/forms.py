@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import secrets
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -18,7 +20,7 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from cosmos_demo import media
+from cosmos_demo import media, records
 from cosmos_demo.engines.base import Capabilities
 from cosmos_demo.errors import EngineError, RequestError
 from cosmos_demo.events import Answered, Generated
@@ -36,6 +38,8 @@ QUESTION_FPS = 4.0
 QUESTION_RATES = (0.1, 30.0)
 QUESTION_FRAMES = 128
 """Most frames of such a clip; longer ones are sampled more thinly."""
+KEPT_RESULTS = 200
+"""Results that stay on disk; the oldest beyond them are deleted."""
 
 _SWITCH = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
@@ -179,7 +183,10 @@ def details(result: Answered | Generated) -> dict[str, Any]:
 
 
 def write_result(result: Generated, outputs: str | Path) -> Written:
-    """Write a result's files, each with the record, into a new folder of ``outputs`` whose name nobody can guess."""
+    """Write a result's files, each with the record, into a new folder of ``outputs`` whose name nobody can guess.
+
+    The oldest results are deleted, see `delete_old_results`.
+    """
     record = result.record
     name = f"{record['settings']['mode']}-{record['seed']}"
     folder = Path(outputs).resolve() / secrets.token_urlsafe(16)
@@ -192,7 +199,17 @@ def write_result(result: Generated, outputs: str | Path) -> Written:
         )
     if result.sound is not None and result.sample_rate:
         sound = media.write_sound(folder / f"{name}.wav", result.sound, result.sample_rate, record)
-    return Written(media.write_json(folder / f"{name}.json", details(result)), picture, video, sound)
+    written = Written(media.write_json(folder / f"{name}.json", details(result)), picture, video, sound)
+    delete_old_results(outputs)
+    return written
+
+
+def delete_old_results(outputs: str | Path, kept: int = KEPT_RESULTS) -> None:
+    """Delete the oldest results in ``outputs`` beyond the newest ``kept``; folders that aren't ours are left alone."""
+    folders = [path for path in Path(outputs).glob("*") if _FOLDER.fullmatch(path.name) and path.is_dir()]
+    for folder in sorted(folders, key=_age)[kept:]:
+        if _is_result(folder):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 # What follows serves the functions above.
@@ -290,6 +307,26 @@ def _control(kind: str, path: Any, compute: Any, request: GenerateRequest, plann
     return make(_source(path, kind, request, planned), compute)
 
 
+def _age(folder: Path) -> float:
+    """Sorts newest first; a folder that another run has just deleted counts as the oldest."""
+    try:
+        return -folder.stat().st_mtime
+    except FileNotFoundError:
+        return math.inf
+
+
+def _is_result(folder: Path) -> bool:
+    """Whether `write_result` filled the folder: the one JSON file there holds a record of ours."""
+    if folder.is_symlink():
+        return False
+    try:
+        (data,) = folder.glob("*.json")
+        records.read_record(data)
+    except (ValueError, RequestError):
+        return False
+    return True
+
+
 def _within(value: float, low: int, high: int) -> int:
     """The value, or the nearest one that can be read; ``generator.validate`` refuses what was changed here."""
     return int(min(max(value, low), high))
@@ -301,6 +338,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:36]} ..."
 
 
+_FOLDER = re.compile(r"[\w-]{22}", re.ASCII)
+"""Name of a result's folder: `secrets.token_urlsafe` of 16 bytes."""
 _SHAPE = ("resolution", "aspect_ratio", "num_frames", "fps")
 _COMPUTED = {
     "edge": (controls.edges, controls.EDGE_THRESHOLDS),

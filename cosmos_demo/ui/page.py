@@ -11,7 +11,7 @@ from cosmos_demo import records
 from cosmos_demo.engines.base import Engine
 from cosmos_demo.errors import RequestError
 from cosmos_demo.settings import EXAMPLES, Settings
-from cosmos_demo.ui import api, status, theme
+from cosmos_demo.ui import api, forms, status, theme
 from cosmos_demo.ui.action_tab import ActionTab
 from cosmos_demo.ui.context import Context
 from cosmos_demo.ui.form import Updates
@@ -61,10 +61,11 @@ def build(engine: Engine, settings: Settings) -> gr.Blocks:
 
 
 def serve(page: gr.Blocks, settings: Settings) -> None:
-    """Serve the page until the process is told to end.
+    """Serve the page until the process is told to end; results that are too many from earlier runs are deleted.
 
     A host that wasn't chosen is left to Gradio: its own default is the same, and Spaces sets another through it.
     """
+    forms.delete_old_results(settings.outputs)
     page.launch(
         server_name=None if settings.host == Settings().host else settings.host,
         server_port=settings.port,
