@@ -7,6 +7,7 @@ needs torch: configs are JSON, and the headers of weight files tell shapes and w
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 import struct
@@ -25,8 +26,10 @@ from huggingface_hub.errors import (
 )
 from tqdm import tqdm
 
-from cosmos_demo.engines.base import Capabilities
+from cosmos_demo.engines.base import Capabilities, Score
 from cosmos_demo.errors import CheckpointError
+
+log = logging.getLogger(__name__)
 
 Progress = Callable[[float, str], None]
 """Told the fraction done, 0 to 1, and what is being worked on."""
@@ -276,6 +279,34 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def read_scores(folder: Path) -> tuple[Score, ...]:
+    """The rows of ``scorecard.json`` in ``folder``; none without the file, or when it can't be read."""
+    path = folder / "scorecard.json"
+    if not path.exists():
+        return ()
+    try:
+        return tuple(_score(row) for row in read_json(path)["rows"])
+    except (CheckpointError, KeyError, TypeError, ValueError) as error:
+        log.warning("%s is not shown, it can't be read: %s", path, error)
+        return ()
+
+
+def _score(row: Mapping[str, Any]) -> Score:
+    """One row; ``at_most`` is another way to say that less is better."""
+    numbers = {name: float(row[name]) for name in ("value", "low", "high", "target")}
+    if not all(map(math.isfinite, numbers.values())):
+        raise ValueError(f"{row['name']} has a value that is not a number")
+    return Score(
+        name=str(row["name"]),
+        what=str(row["what"]),
+        n=int(row["n"]),
+        met=bool(row["met"]),
+        unit=str(row.get("unit", "")),
+        higher=bool(row.get("higher", not row.get("at_most", False))),
+        **numbers,
+    )
+
+
 def _read(folder: Path, hub_id: str, revision: str, token: str | None) -> Checkpoint:
     """Read the configs in ``folder``."""
     index, modular = (
@@ -303,6 +334,7 @@ def _read(folder: Path, hub_id: str, revision: str, token: str | None) -> Checkp
         sample_rate=int(sound.get("sampling_rate", 48_000)) if sound is not None else None,
         action_dim=transformer.get("action_dim") if transformer.get("action_gen") else None,
         home=known.home,
+        scores=read_scores(folder),
     )
     present = {"transformer": True, "vae": True, "sound_tokenizer": sound is not None, "vision_encoder": vision}
     options = ("default_use_system_prompt", "use_native_flow_schedule")

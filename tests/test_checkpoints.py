@@ -17,6 +17,7 @@ from huggingface_hub import errors as hub
 
 from cosmos_demo import checkpoints
 from cosmos_demo.checkpoints import find
+from cosmos_demo.engines.base import Score
 from cosmos_demo.errors import CheckpointError
 
 SIGMAS = [1.0, 0.9375, 0.8333, 0.625]
@@ -156,6 +157,35 @@ def test_an_undistilled_modular_index_changes_nothing(copy: Path) -> None:
     checkpoint = find(copy)
     assert not checkpoint.distilled
     assert not checkpoint.capabilities.fixed
+
+
+ROW = {"name": "count", "what": "counted", "value": 1, "low": 0.9, "high": 1, "n": 40, "target": 0.95, "met": True}
+
+
+def test_a_scorecard_is_read_where_there_is_one(tmp_path: Path) -> None:
+    assert checkpoints.read_scores(tmp_path) == ()
+    rows = [ROW | {"unit": "share", "seconds": 3.5}, ROW | {"met": False, "higher": False}, ROW | {"at_most": True}]
+    (tmp_path / "scorecard.json").write_text(json.dumps({"checkpoint": "Some", "rows": rows}))
+    share, plain, at_most = checkpoints.read_scores(tmp_path)
+    assert share == Score("count", "counted", 1.0, 0.9, 1.0, 40, 0.95, True, "share")
+    assert (plain.unit, plain.met, plain.higher, at_most.higher) == ("", False, False, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"rows": 3}',
+        '{"rows": [3]}',
+        '{"rows": [{"name": "count"}]}',
+        json.dumps({"rows": [ROW | {"low": float("nan")}]}),
+    ],
+)
+def test_a_scorecard_that_can_not_be_read_stops_nothing(text: str, copy: Path) -> None:
+    (copy / "scorecard.json").write_text(text)
+    assert find(copy).capabilities.scores == ()
 
 
 def replace(path: Path, content: bytes) -> None:

@@ -11,6 +11,31 @@ from cosmos_demo.requests import AnswerRequest, GenerateRequest
 
 
 @dataclass(frozen=True)
+class Score:
+    """One measured skill of a checkpoint.
+
+    Attributes:
+        name: Its id.
+        what: What was measured, in words.
+        value, low, high: The figure and its 95 % interval, from ``n`` cases.
+        target: What it should reach, and in ``met`` whether it does.
+        unit: ``share`` of 1, a unit such as ``dB``, or empty for plain numbers.
+        higher: Whether more is better.
+    """
+
+    name: str
+    what: str
+    value: float
+    low: float
+    high: float
+    n: int
+    target: float
+    met: bool
+    unit: str = ""
+    higher: bool = True
+
+
+@dataclass(frozen=True)
 class Capabilities:
     """What the loaded checkpoint can do, read from its configs before any weights.
 
@@ -26,6 +51,7 @@ class Capabilities:
         sample_rate: Of the sound tokenizer in Hz, ``None`` without sound.
         action_dim: Width of the action head, ``None`` without one.
         home: One sentence on where the checkpoint is at home; empty when it has no such limit.
+        scores: What was measured of it; empty when it brings no scorecard.
     """
 
     checkpoint: str
@@ -37,6 +63,7 @@ class Capabilities:
     sample_rate: int | None = None
     action_dim: int | None = None
     home: str = ""
+    scores: tuple[Score, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from cosmos_demo import records
 from cosmos_demo.engines.base import Engine
 from cosmos_demo.errors import RequestError
 from cosmos_demo.settings import EXAMPLES, Settings
-from cosmos_demo.ui import api, forms, status, theme
+from cosmos_demo.ui import api, forms, scorecard, status, theme
 from cosmos_demo.ui.action_tab import ActionTab
 from cosmos_demo.ui.context import Context
 from cosmos_demo.ui.form import Updates
@@ -52,6 +52,7 @@ def build(engine: Engine, settings: Settings) -> gr.Blocks:
                 with gr.Tab(kind.name.capitalize(), id=kind.name):
                     generators.append(kind(context))
         _connect(reasoner, generators, tabs)
+        scorecard.create(context.can)
         _restoring(reasoner, generators, tabs)
         for tab in generators:
             tab.results.remembered.render()

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from cosmos_demo import records
-from cosmos_demo.engines.base import Capabilities, Status
+from cosmos_demo.engines.base import Capabilities, Score, Status
 from cosmos_demo.errors import RequestError
 from cosmos_demo.events import Answered, Event, Generated, Span
 from cosmos_demo.generator import controls
 from cosmos_demo.generator.modes import MODES
 from cosmos_demo.requests import AnswerRequest, GenerateRequest
 from cosmos_demo.settings import EXAMPLES, Settings
-from cosmos_demo.ui import forms, page, results, status, timeline
+from cosmos_demo.ui import forms, page, results, scorecard, status, timeline
 from cosmos_demo.ui.context import Context
 from cosmos_demo.ui.generator_tab import GeneratorTab
 from cosmos_demo.ui.picture_tab import PictureTab
@@ -211,3 +211,34 @@ def test_the_status_line_says_in_short_whether_guardrails_screen_and_in_full_on_
     html = status.line(Status("Some", "cpu", "float32", "ready", guardrails=told))
     assert f">guardrails {shown}</li>" in html
     assert f'title="{told.replace("<", "&lt;").replace(">", "&gt;")}"' in html
+
+
+def test_the_scorecard_shows_shares_units_and_plain_numbers_and_what_misses_its_target():
+    html = scorecard.table(
+        [
+            Score("count", "objects <counted>", 0.975, 0.95, 1.0, 40, 0.95, True, "share"),
+            Score("first-frame", "likeness", 31.25, 30.0, 32.0, 12, 35.0, False, "dB"),
+            Score("place", "error", 0.0512, 0.04, 0.06, 12, 0.06, True, higher=False),
+        ]
+    )
+    rows = html.split("<tr")[2:]
+    assert "2 of 3 targets met." in html
+    assert "objects &lt;counted&gt;" in rows[0]
+    for row, words in zip(
+        rows,
+        [
+            ("97.5%", "95% to 100%", "40", "at least 95%", ">met<"),
+            ("31.2 dB", "30 dB to 32 dB", "12", "at least 35 dB", ">not met<", "unmet"),
+            ("0.051", "0.04 to 0.06", "12", "at most 0.06", ">met<"),
+        ],
+        strict=True,
+    ):
+        assert all(word in row for word in words)
+    assert "unmet" not in rows[0] + rows[2]
+
+
+@pytest.mark.parametrize("scores", [(), (Score("count", "counted", 1.0, 0.9, 1.0, 40, 0.95, True, "share"),)])
+def test_the_scorecard_is_on_the_page_only_when_there_is_one(scores):
+    blocks = page.build(_Engine(Capabilities("Some", "cosmos3_omni", scores=scores)), Settings())
+    labels = [getattr(block, "label", None) for block in blocks.blocks.values()]
+    assert ("What Some can do" in labels) == bool(scores)
