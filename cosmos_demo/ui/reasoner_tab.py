@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import numpy as np
 
-from cosmos_demo.events import Answered
+from cosmos_demo.events import Answered, Point
+from cosmos_demo.media import read_image, write_image
 from cosmos_demo.reasoner import drawing
+from cosmos_demo.reasoner.parse import UNIT
 from cosmos_demo.reasoner.tasks import DIRECT, TASKS, THINKING, Task
 from cosmos_demo.requests import AnswerRequest, Turn
 from cosmos_demo.ui import examples, forms, running, stage, timeline
@@ -20,6 +25,8 @@ from cosmos_demo.ui.running import Moment
 
 NAME = "reasoner"
 PLAYER = "reasoner-player"
+MARKED = "describe-anything"
+"""The task whose picture carries numbered marks."""
 HINT = "Give a picture or a clip and ask about it, or take an example above."
 
 
@@ -32,6 +39,15 @@ class Exchange:
     rate: float | None = None
     thinking: str = ""
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Numbered marks on a picture: its path without them, where they are, and the path of the picture with them."""
+
+    plain: str = ""
+    points: tuple[Point, ...] = ()
+    drawn: str = ""
 
 
 class ReasonerTab:
@@ -81,6 +97,10 @@ class ReasonerTab:
             [("Picture", "image"), ("Video", "video")], value="image", label="Ask about", elem_id="reasoner-look"
         )
         form.add("images", gr.Image(type="filepath", label="Picture", elem_id="reasoner-image", height=230))
+        with gr.Row(visible=False, elem_classes="marking") as self._marking:
+            gr.HTML('<p class="about">Click on things in the picture to number them.</p>')
+            self._unmark = gr.Button("Remove the numbers", size="sm", min_width=120, elem_id="reasoner-unmark")
+        self._marks = gr.State(Marks())
         form.add("video", gr.Video(label="Video", visible=False, elem_id="reasoner-video"))
         low, high = forms.QUESTION_RATES
         rate = gr.Number(
@@ -184,6 +204,10 @@ class ReasonerTab:
             examples.chosen(self._examples, self.fill), outputs=self.outputs, show_progress="hidden", **private
         )
         filling.success(**asking)
+        picture = self.form["images"]
+        marking = {"outputs": [picture, self._marks], "queue": False, "show_progress": "hidden", **private}
+        picture.select(self._mark, [task, picture, self._marks], **marking)
+        self._unmark.click(self._plain, [picture, self._marks], **marking)
         self._stop.click(self._halt, queue=False, show_progress="hidden", **private)
         self._chat.clear(self._cleared, outputs=self._outputs, queue=False, show_progress="hidden", **private)
 
@@ -196,7 +220,7 @@ class ReasonerTab:
     def _arranging(self) -> list[Any]:
         media = ("images", "video", "video_fps")
         fields = ("task", *media, "reasoning", "max_new_tokens", "prompt", "temperature", "top_p", "top_k")
-        return [*(self.form[field] for field in fields), self._look, self._more_drawer]
+        return [*(self.form[field] for field in fields), self._look, self._more_drawer, self._marking]
 
     @property
     def _inputs(self) -> set[Any]:
@@ -227,9 +251,29 @@ class ReasonerTab:
             form["video"]: gr.update(visible=seen == "video"),
             form["video_fps"]: gr.update(visible=seen == "video"),
             self._more_drawer: gr.update(visible=seen == "image" and task.media == "any"),
+            self._marking: gr.update(visible=name == MARKED),
             form["prompt"]: gr.update(label=task.asks_for, placeholder=task.example, visible=bool(task.asks_for)),
             **{form[field]: gr.update(placeholder=text) for field, text in preset.items()},
         }
+
+    def _mark(self, name: str, path: str | None, marks: Marks, event: gr.SelectData) -> tuple[Any, Any]:
+        """Put the next number where the picture was clicked, if the task wants that."""
+        if name != MARKED or not path:
+            return gr.skip(), gr.skip()
+        if path != marks.drawn:
+            marks = Marks(plain=path)
+        width, height = read_image(path).size
+        x, y = event.index
+        points = (*marks.points, Point(round(x * UNIT / width), round(y * UNIT / height), ""))
+        drawn = drawing.mark(read_image(marks.plain), points)
+        # Among Gradio's own files, so that it deletes this one like them.
+        file = Path(self.form["images"].GRADIO_CACHE) / secrets.token_urlsafe(16) / "marked.png"
+        marks = Marks(marks.plain, points, str(write_image(file, np.asarray(drawn))))
+        return marks.drawn, marks
+
+    def _plain(self, path: str | None, marks: Marks) -> tuple[Any, Any]:
+        """The picture without its numbers; another picture that was put there since stays."""
+        return (marks.plain if path and path == marks.drawn else gr.skip()), Marks()
 
     def _ask(self, given: dict[Any, Any], request: gr.Request) -> Iterator[Updates]:
         values = self.form.values(given)

@@ -11,19 +11,20 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from cosmos_demo import records
+from cosmos_demo import media, records
 from cosmos_demo.engines.base import Capabilities, Score, Status
 from cosmos_demo.errors import RequestError
 from cosmos_demo.events import Answered, Event, Generated, Span
 from cosmos_demo.generator import controls
 from cosmos_demo.generator.modes import MODES
+from cosmos_demo.reasoner import drawing
 from cosmos_demo.requests import AnswerRequest, GenerateRequest
 from cosmos_demo.settings import EXAMPLES, Settings
 from cosmos_demo.ui import forms, page, results, scorecard, status, timeline
 from cosmos_demo.ui.context import Context
 from cosmos_demo.ui.generator_tab import GeneratorTab
 from cosmos_demo.ui.picture_tab import PictureTab
-from cosmos_demo.ui.reasoner_tab import ReasonerTab
+from cosmos_demo.ui.reasoner_tab import Marks, ReasonerTab
 from cosmos_demo.ui.transfer_tab import TransferTab
 from cosmos_demo.ui.video_tab import VideoTab
 
@@ -144,6 +145,27 @@ def test_the_rate_of_a_clip_is_asked_for_only_with_clips():
     shown = {name: tab._arranged(name, "image")[tab.form["video_fps"]]["visible"] for name in ("chat", "video-caption")}
     assert shown == {"chat": False, "video-caption": True}
     assert tab._arranged("chat", "video")[tab.form["video_fps"]]["visible"] is True
+
+
+def test_clicks_number_a_picture_for_the_task_that_describes_marked_things(tmp_path: Path):
+    tab = _tab(ReasonerTab)
+    tab.form["images"].GRADIO_CACHE = str(tmp_path / "cache")
+    plain = str(media.write_image(tmp_path / "a.png", np.full((192, 320, 3), 120, np.uint8)))
+
+    def click(path: str, marks: Marks, x: int, y: int) -> tuple[str, Marks]:
+        return tab._mark("describe-anything", path, marks, SimpleNamespace(index=[x, y]))
+
+    drawn, marks = click(plain, Marks(), 160, 96)
+    drawn, marks = click(drawn, marks, 64, 192)  # twice as large as the plain one
+    assert [(point.x, point.y) for point in marks.points] == [(500, 500), (100, 500)]
+    expected = drawing.mark(media.read_image(plain), marks.points)
+    np.testing.assert_array_equal(np.asarray(media.read_image(drawn)), np.asarray(expected))
+    assert tab._plain(drawn, marks) == (plain, Marks())
+    other = str(media.write_image(tmp_path / "b.png", np.zeros((192, 320, 3), np.uint8)))
+    assert len(click(other, marks, 10, 10)[1].points) == 1
+    assert tab._plain(other, marks)[0] != plain
+    assert "value" not in tab._mark("chat", plain, Marks(), SimpleNamespace(index=[1, 1]))[0]
+    assert tab._arranged("describe-anything", "image")[tab._marking]["visible"] is True
 
 
 def test_transfer_takes_edges_and_blur_from_a_clip_and_other_controls_as_they_are():
