@@ -171,7 +171,7 @@ class Writer:
             times = [(first + second) / 2 for first, second in zip(stamps[::2], stamps[1::2], strict=True)]
             frames = "<|video_pad|>" * VISUAL_TOKENS
             shown = "".join(f"<{time:.1f} seconds><|vision_start|>{frames}<|vision_end|>" for time in times)
-            text = text.replace("<|video_pad|>", shown)
+            text = text.replace("<|vision_start|><|video_pad|><|vision_end|>", shown)
         else:
             text = text.replace("<|image_pad|>", "<|image_pad|>" * VISUAL_TOKENS)
         asked = self.tokenizer(text).input_ids
