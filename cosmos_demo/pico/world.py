@@ -6,6 +6,7 @@ are seconds, x grows to the right and y downwards, as in the picture.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -49,6 +50,8 @@ RGB = (
     (248, 248, 246),
     (34, 34, 40),
 )
+MASK_RGB = ((230, 60, 60), (60, 200, 90), (70, 110, 240), (240, 210, 60))
+"""Colours of the first to the fourth object in a `segmentation`, whatever the object's own colour."""
 WALL_TOP, WALL_BOTTOM = (176, 190, 200), (206, 214, 218)
 TABLE_NEAR, TABLE_FAR = (150, 108, 72), (190, 146, 104)
 
@@ -240,6 +243,15 @@ def boxes(clips: Clips) -> Tensor:
 
 def render(clips: Clips, device: torch.device | str = "cpu", chunk: int = 128) -> Tensor:
     """Draw the clips: uint8 ``[n, F, 192, 320, 3]`` on ``device``; ``chunk`` frames at a time."""
+    return _drawn(_draw, clips, device, chunk)
+
+
+def segmentation(clips: Clips, device: torch.device | str = "cpu", chunk: int = 128) -> Tensor:
+    """Flat masks of the objects on black, uint8 ``[n, F, 192, 320, 3]``; colours (`MASK_RGB`) number the objects."""
+    return _drawn(_draw_masks, clips, device, chunk)
+
+
+def _drawn(draw: Callable[..., Tensor], clips: Clips, device: torch.device | str, chunk: int) -> Tensor:
     n, frames = len(clips), clips.frames
     cx, cy, zoom = (part.reshape(n * frames, -1).to(device) for part in _on_picture(clips))
     pan = clips.camera[..., 0].reshape(-1, 1).to(device)
@@ -250,7 +262,7 @@ def render(clips: Clips, device: torch.device | str = "cpu", chunk: int = 128) -
         for part in (clips.shape, clips.colour, clips.radius)
     ]
     pictures = [
-        _draw(*(part[at : at + chunk] for part in (cx, cy, zoom, pan, ground, seen, *look)))
+        draw(*(part[at : at + chunk] for part in (cx, cy, zoom, pan, ground, seen, *look)))
         for at in range(0, n * frames, chunk)
     ]
     return torch.cat(pictures).view(n, frames, HEIGHT, WIDTH, 3)
@@ -285,18 +297,54 @@ def _draw(
         dark = 0.45 * torch.exp(-flat * 1.2) * torch.exp(-0.9 * height) * there
         picture = picture * (1 - dark[..., None])
     for index in range(OBJECTS):
-        there = seen[:, index].float().view(-1, 1, 1)
-        r = (radius[:, index] * zoom[:, 0]).view(-1, 1, 1)
-        dx = (px.view(1, 1, -1) - cx[:, index].view(-1, 1, 1)) / r
-        dy = (py.view(1, -1, 1) - cy[:, index].view(-1, 1, 1)) / r
-        inside, light = _solid(dx, dy, r, shape[:, index].view(-1, 1, 1))
+        alpha, light = _covered(index, px, py, cx, cy, zoom, seen, shape, radius)
         paint = palette[colour[:, index]].view(-1, 1, 1, 3)
         shaded = torch.where(
             light[..., None] < 0, paint * (1 + light[..., None]), paint + (255 - paint) * light[..., None]
         )
-        alpha = (inside * there)[..., None]
         picture = picture * (1 - alpha) + shaded * alpha
     return picture.round().clamp(0, 255).to(torch.uint8)
+
+
+def _draw_masks(
+    cx: Tensor,
+    cy: Tensor,
+    zoom: Tensor,
+    pan: Tensor,
+    ground: Tensor,
+    seen: Tensor,
+    shape: Tensor,
+    colour: Tensor,
+    radius: Tensor,
+) -> Tensor:
+    """As `_draw`, but each object in the flat colour of its number."""
+    px = torch.arange(WIDTH, device=cx.device) + 0.5
+    py = torch.arange(HEIGHT, device=cx.device) + 0.5
+    picture = torch.zeros(len(cx), HEIGHT, WIDTH, 3, device=cx.device)
+    for index, paint in enumerate(MASK_RGB):
+        alpha, _ = _covered(index, px, py, cx, cy, zoom, seen, shape, radius)
+        picture = picture * (1 - alpha) + torch.tensor(paint, device=cx.device) * alpha
+    return picture.round().clamp(0, 255).to(torch.uint8)
+
+
+def _covered(
+    index: int,
+    px: Tensor,
+    py: Tensor,
+    cx: Tensor,
+    cy: Tensor,
+    zoom: Tensor,
+    seen: Tensor,
+    shape: Tensor,
+    radius: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Coverage ``[B, H, W, 1]`` (0-1) and light ``[B, H, W]`` of one object."""
+    there = seen[:, index].float().view(-1, 1, 1)
+    r = (radius[:, index] * zoom[:, 0]).view(-1, 1, 1)
+    dx = (px.view(1, 1, -1) - cx[:, index].view(-1, 1, 1)) / r
+    dy = (py.view(1, -1, 1) - cy[:, index].view(-1, 1, 1)) / r
+    inside, light = _solid(dx, dy, r, shape[:, index].view(-1, 1, 1))
+    return (inside * there)[..., None], light
 
 
 def _backdrop(px: Tensor, py: Tensor, zoom: Tensor, pan: Tensor, ground: Tensor) -> Tensor:

@@ -244,3 +244,27 @@ def test_a_pan_to_the_right_moves_the_table_to_the_left():
         both = (shown[n, [0, -1], :, 2] > 0).all(0).nonzero().flatten()
         for k in both.tolist():
             assert shown[n, -1, k, 0] <= shown[n, 0, k, 0]
+
+
+def test_segmentation_marks_what_the_objects_paint():
+    clips = world.sample_videos(6, 9, 10, torch.Generator().manual_seed(12))
+    empty = world.render(replace(clips, present=torch.zeros_like(clips.present)))
+    masks = world.segmentation(clips)
+    painted = (world.render(clips).int() - empty.int()).abs().amax(-1) > 60
+    marked = masks.amax(-1) > 128
+    assert masks.shape == (6, 9, world.HEIGHT, world.WIDTH, 3)
+    assert (marked & painted).sum() > 0.9 * painted.sum()
+    for case, index in itertools.product(range(6), range(world.OBJECTS)):
+        x1, y1, x2, y2 = world.boxes(clips)[case, 0, index].tolist()
+        if x2 - x1 > 20 and not any(_overlap(clips, case, index)):
+            centre = masks[case, 0, int((y1 + y2) / 2), int((x1 + x2) / 2)]
+            assert tuple(centre.tolist()) == world.MASK_RGB[index]
+
+
+def _overlap(clips: world.Clips, case: int, index: int) -> list[bool]:
+    """Whether each other object's box in the first frame overlaps this one's."""
+    boxes = world.boxes(clips)[case, 0]
+    x1, y1, x2, y2 = boxes[index].tolist()
+    return [
+        a < x2 and c > x1 and b < y2 and d > y1 for other, (a, b, c, d) in enumerate(boxes.tolist()) if other != index
+    ]
