@@ -29,7 +29,7 @@ CHUNK = 1000
 VISUAL_TOKENS = 60
 """Tokens of one 320x192 picture, or of a pair of frames."""
 
-LIMITS = {"still": 96, "clip": 136, "camera": 168, "transfer": 152, "short": 120, "long": 264, "video": 744}
+LIMITS = {"still": 112, "clip": 160, "camera": 168, "transfer": 192, "short": 152, "long": 288, "video": 896}
 """Longest token row of each kind; longer ones are left out."""
 
 

@@ -7,7 +7,9 @@ Nothing here needs torch: a `Scene` is a plain view of one clip. Wordings come i
 from __future__ import annotations
 
 import json
+import math
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -156,52 +158,135 @@ def _at(place: str, rng: random.Random) -> str:
 
 
 _SETTINGS = {
-    "train": ("", "", "", " on a table", " on the table", " on a wooden table", " on a wooden tabletop"),
-    "heldout": (" on top of a table", " on a brown table"),
+    "train": ("[|||| on [a|the] [|wooden|brown ][table|tabletop|desk]]",),
+    "heldout": (" on top of a table", " standing on a table made of wood"),
 }
 _OPENINGS = {
     "train": (
         "",
         "",
-        "",
-        "",
-        "a picture of ",
-        "an image of ",
-        "a photo of ",
-        "there is ",
-        "a table with ",
-        "show me ",
-        "draw ",
+        "[a|one] [picture|photo|image|drawing|view|scene] [of|with|showing] ",
+        "[there is|we see|you see|I see|here is] ",
+        "[a table with|a wooden table and on it|on a table, ] ",
+        "[|please ][show|draw|paint|create|give] me ",
+        "[|please ][show|draw|paint|create|generate|render] ",
+        "[I would like|I need|can you draw|could you show me] ",
     ),
-    "heldout": ("please draw ", "I want to see ", "make a picture of "),
+    "heldout": ("please make a photograph of ", "I want to see ", "make a picture that has "),
 }
 _CLIP_OPENINGS = {
-    "train": ("", "", "", "a video of a table: ", "on a wooden table, "),
-    "heldout": ("a clip of a wooden table: ", "on the table, "),
+    "train": (
+        "",
+        "",
+        "",
+        "[a|one] [video|clip|film|movie] of [a table|objects on a table]: ",
+        "on [a|the] [|wooden ]table, ",
+        "[|please ][show|make|create] [a video|a film]: ",
+    ),
+    "heldout": ("a recording of a wooden table: ", "what I want to see on the table: "),
 }
 _LOOK_AT = {
     "train": (
-        "look at the {}",
-        "center the {}",
-        "turn the camera to the {}",
-        "find the {}",
-        "move the camera until the {} is in the middle",
-        "show the {}",
+        "[look|turn|go|point the lens] [at|to|towards] the {}",
+        "[center|find|show|focus on|aim at|frame] the {}",
+        "[turn|move|pan|swing] the camera [to|towards] the {}",
+        "move [the camera|] until the {} is [in the middle|in the center|centered]",
+        "[get|keep|put] the {} [into|in] [the middle|the center][| of the picture]",
+        "the camera [turns|moves|pans] to the {}",
     ),
     "heldout": ("point the camera at the {}", "bring the {} to the middle"),
 }
 _ZOOM = {
-    "train": ("the camera zooms {}", "zoom {}", "zoom {} slowly"),
+    "train": ("[the camera zooms|zoom|the view zooms|please zoom|the lens zooms] {}[|| slowly| a bit| steadily]",),
     "heldout": ("zoom the camera {}",),
 }
 _PAN = {
-    "train": ("the camera pans to the {}", "pan {}", "move the camera to the {}", "look {}"),
-    "heldout": ("turn the camera to the {}", "pan the camera to the {}"),
+    "train": (
+        "[the camera|the view] [pans|moves|goes|travels|slides] [to the {}|{}]",
+        "[|please ][pan|move|look|go|slide] [to the {}|{}]",
+        "[|please ][move|swing|slide] the [camera|view] [to the {}|{}]",
+    ),
+    "heldout": ("turn the camera to the {}", "pan the camera over to the {}"),
 }
 _HOLD = {
-    "train": ("the camera stands still", "keep the camera still", "hold the camera still"),
+    "train": (
+        "the [camera|view] [stands|stays|is|keeps] still",
+        "[keep|hold|leave] the [camera|view] [still|steady|where it is|fixed]",
+        "a [still|fixed|steady] camera",
+    ),
     "heldout": ("do not move the camera",),
 }
+
+SYNONYMS = {
+    "ball": ("sphere", "round ball"),
+    "cube": ("box", "block"),
+    "large": ("big",),
+    "small": ("little", "tiny"),
+    "picture": ("image", "photo"),
+    "video": ("clip",),
+    "color": ("colour",),
+}
+"""Other words for the same, put into prompts and questions now and then; answers keep to the first."""
+
+
+def forms(template: str) -> list[str]:
+    """All texts of a template, in which ``[a|b|c]`` stands for one of ``a``, ``b`` and ``c``; they nest."""
+    match = _CHOICE.search(template)
+    if match is None:
+        return [template]
+    before, after = template[: match.start()], template[match.end() :]
+    return [text for option in match[1].split("|") for text in forms(before + option + after)]
+
+
+def say(template: str, rng: random.Random) -> str:
+    """One text of a template, drawn at random; see `forms`."""
+    while match := _CHOICE.search(template):
+        template = template[: match.start()] + rng.choice(match[1].split("|")) + template[match.end() :]
+    return template
+
+
+_CHOICE = re.compile(r"\[([^\[\]]*)\]")
+
+
+def reworded(text: str, rng: random.Random, share: float = 0.25) -> str:
+    """``text`` with some of its words exchanged for `SYNONYMS`; most texts stay as they are."""
+    if rng.random() >= share:
+        return text
+    word = rng.choice([word for word in SYNONYMS if word in text] or ["ball"])
+    other = rng.choice(SYNONYMS[word])
+    several = other + ("es" if other.endswith("x") else "s")
+    return re.sub(rf"\b{word}(s?)\b", lambda found: several if found[1] else other, text)
+
+
+_SMALL_WORDS = frozenset(
+    {
+        "the", "a", "an", "is", "are", "do", "does", "you", "can", "could", "please", "of", "in", "on", "it", "this",
+        "there", "me", "to", "see", "table",
+    }
+)  # fmt: skip
+_ASIDES = {
+    "before": (
+        "please", "hello,", "look:", "now", "so,", "tell me,", "would you say:", "I wonder,", "quick question:",
+        "look closely.", "just one thing:", "what do you think,", "from what you see,", "hey,", "for me,", "and",
+    ),
+    "after": ("please", "then", "for me", "do you think", "would you say", "thanks", "in your view", "at all", "now"),
+}  # fmt: skip
+
+
+def loosened(text: str, rng: random.Random, share: float = 0.35) -> str:
+    """``text`` as people type in haste: asides around it, small words left out, no capital, no question mark."""
+    if rng.random() >= share:
+        return text
+    words = [word for word in text.split(" ") if word.lower() not in _SMALL_WORDS or rng.random() > 0.15]
+    end = words[-1][-1] if words[-1][-1] in ".?!" else ""
+    body = " ".join(words).removesuffix(end)
+    if rng.random() < 0.5:
+        body = f"{rng.choice(_ASIDES['before'])} {body[0].lower()}{body[1:]}"
+    if rng.random() < 0.3:
+        body = f"{body} {rng.choice(_ASIDES['after'])}"
+    if rng.random() < 0.7:
+        body = body[0].upper() + body[1:]
+    return body + (end if rng.random() < 0.7 else "")
 
 
 def caption_image(scene: Scene, rng: random.Random, split: str = "train") -> str:
@@ -220,16 +305,16 @@ def caption_image(scene: Scene, rng: random.Random, split: str = "train") -> str
             f"{a(name)} {_at(thing.place, rng)}" if with_place else a(name)
             for name, thing in zip(names, things, strict=True)
         ]
-    setting = rng.choice(_SETTINGS[split])
+    setting = say(rng.choice(_SETTINGS[split]), rng)
     listed = joined(parts)
     if len(parts) == 2 and not with_place and rng.random() < 0.4:
         listed = f"{parts[0]} {rng.choice(('next to', 'beside', 'and', 'with'))} {parts[1]}"
-    opening = rng.choice(_OPENINGS[split])
-    if opening == "there is " and not parts[0].startswith(("a ", "an ")):
-        opening = "there are "
-    if opening == "a table with ":
+    opening = say(rng.choice(_OPENINGS[split]), rng)
+    if opening in {"there is ", "here is "} and not parts[0].startswith(("a ", "an ")):
+        opening = opening.replace("is", "are")
+    if "table" in opening:
         setting = ""
-    text = opening + listed + setting
+    text = reworded(opening + listed + setting, rng)
     return sentence(text) if rng.random() < 0.7 else text
 
 
@@ -245,8 +330,19 @@ def describe(scene: Scene) -> str:
     return f"{head} on a wooden table: {joined(parts)}."
 
 
-def motion(thing: Thing, scene: Scene) -> str:
-    """What a thing does over the clip, as a verb phrase."""
+PACES = ((100.0, "slowly"), (150.0, "steadily"), (math.inf, "quickly"))
+"""Words for how fast something goes sideways, each up to a speed in pixels per second."""
+
+
+def pace(thing: Thing, scene: Scene) -> str:
+    """The word for its greatest sideways speed."""
+    fastest = max(abs(later - earlier) for earlier, later in zip(thing.xs, thing.xs[1:], strict=False))
+    speed = fastest * (len(thing.xs) - 1) / scene.seconds
+    return next(word for limit, word in PACES if speed <= limit)
+
+
+def motion(thing: Thing, scene: Scene, paced: bool = False) -> str:
+    """What a thing does over the clip, as a verb phrase; ``paced`` says how fast it goes sideways."""
     hits = [hit for hit in scene.hits if hit.thing is thing]
     floor = [hit for hit in hits if hit.surface == "floor"]
     dropped = min(thing.ys) + 20 < max(thing.ys)
@@ -258,34 +354,49 @@ def motion(thing: Thing, scene: Scene) -> str:
     if abs(thing.travelled) > MOVED:
         side = "right" if thing.travelled > 0 else "left"
         verb = "moves" if dropped else ("rolls" if thing.shape == "ball" else "slides")
-        words.append(f"{verb} to the {side}")
+        words.append(f"{verb} {pace(thing, scene)} to the {side}" if paced else f"{verb} to the {side}")
     if any(hit.surface == "wall" for hit in hits):
         words.append("hits the wall")
     return joined(words) if words else "stands still"
 
 
-def _told(scene: Scene) -> list[str]:
+def _told(scene: Scene, paced: bool = False, placed: bool = False) -> list[str]:
+    def called(thing: Thing) -> str:
+        return f"{a(thing.full_name)} {_where(thing)}" if placed else a(thing.full_name)
+
     moving = [thing for thing in scene.things if motion(thing, scene) != "stands still"]
     still = [thing for thing in scene.things if thing not in moving]
-    parts = [f"{a(thing.full_name)} {motion(thing, scene)}" for thing in moving]
+    parts = [f"{called(thing)} {motion(thing, scene, paced)}" for thing in moving]
     if still:
         verb = "stands" if len(still) == 1 else "stand"
-        parts.append(f"{joined([a(thing.full_name) for thing in still])} {verb} still")
+        parts.append(f"{joined([called(thing) for thing in still])} {verb} still")
     return parts
 
 
 def caption_video(scene: Scene, rng: random.Random, split: str = "train") -> str:
-    """What a person may type to get this clip: who does what."""
-    told = _told(scene)
-    text = rng.choice(_CLIP_OPENINGS[split]) + (
+    """What a person may type to get this clip: who does what, mostly also how fast and where."""
+    told = _told(scene, paced=rng.random() < 0.8, placed=rng.random() < 0.4)
+    text = say(rng.choice(_CLIP_OPENINGS[split]), rng) + (
         ". ".join(sentence(part).rstrip(".") for part in told) if rng.random() < 0.3 else joined(told)
     )
-    return sentence(text)
+    return sentence(reworded(text, rng))
 
 
 def describe_video(scene: Scene) -> str:
     """The one full description that the Reasoner gives of a clip."""
     return " ".join(sentence(part) for part in _told(scene))
+
+
+def structured(scene: Scene) -> dict[str, object]:
+    """The JSON caption of a picture or clip, with those of the published keys that this world can fill."""
+    clip = scene.kind != "still"
+    subjects = []
+    for thing in scene.things:
+        subject = {"description": a(thing.full_name), "location": _where(thing)}
+        subjects.append(subject | {"action": motion(thing, scene, paced=True)} if clip else subject)
+    told = " ".join(sentence(part) for part in _told(scene, paced=True)) if clip else describe(scene)
+    key = "temporal_caption" if clip else "comprehensive_t2i_caption"
+    return {key: told, "subjects": subjects, "background_setting": "a wooden table in front of a grey wall"}
 
 
 def _told_apart(thing: Thing, scene: Scene) -> str | None:
@@ -303,12 +414,12 @@ def _told_apart(thing: Thing, scene: Scene) -> str | None:
 def caption_camera(scene: Scene, rng: random.Random, split: str = "train") -> str:
     """The instruction or description that goes with a camera's path."""
     if scene.target is not None and (name := _told_apart(scene.target, scene)):
-        return sentence(rng.choice(_LOOK_AT[split]).format(name))
+        return sentence(reworded(say(rng.choice(_LOOK_AT[split]), rng).format(name), rng))
     if abs(scene.zoom - 1) > 0.06:
-        return sentence(rng.choice(_ZOOM[split]).format("in" if scene.zoom > 1 else "out"))
+        return sentence(say(rng.choice(_ZOOM[split]), rng).format("in" if scene.zoom > 1 else "out"))
     if abs(scene.pan) > 16:
-        return sentence(rng.choice(_PAN[split]).format("right" if scene.pan > 0 else "left"))
-    return sentence(rng.choice(_HOLD[split]))
+        return sentence(say(rng.choice(_PAN[split]), rng).format("right" if scene.pan > 0 else "left"))
+    return sentence(say(rng.choice(_HOLD[split]), rng))
 
 
 def _unit(box: Sequence[float]) -> list[int]:
@@ -334,120 +445,143 @@ def _points(things: Sequence[Thing]) -> str:
 
 _COUNT = {
     "train": (
-        "How many objects are there?",
-        "How many objects are on the table?",
-        "How many things do you see?",
-        "Count the objects.",
-        "How many things are on the table?",
-        "What is the number of objects?",
-        "How many objects can you see in the picture?",
-        "How many items are there?",
+        "How many [objects|things|items] [are there|do you see|can you see|are shown|are in the picture|are on the "
+        "table|stand on the table|does the picture show|are visible|do we have here]?",
+        "[|Please ][Count|count] [the|all|all the] [objects|things|items][| on the table| in the picture| you see].",
+        "[What is|Tell me|Give me|Say] the [total |][number|count] of [objects|things|items][| on the table].",
+        "[Tell me|I want to know|Please say|Can you say|Do you know] how many [objects|things|items] "
+        "[there are|you see].",
+        "How many [objects|things|items] [altogether|in total|in all|here]?",
+        "[Objects|Things]: how many?",
     ),
-    "heldout": ("Can you count the objects for me?", "What number of things is on the table?"),
+    "heldout": ("Can you count the objects for me?", "What number of things is on the table?", "How many are there?"),
 }
 _COUNT_OF = {
     "train": (
-        "How many {} are there?",
-        "How many {} do you see?",
-        "Count the {}.",
-        "How many {} are on the table?",
-        "What is the number of {}?",
-        "How many {} can you see?",
+        "How many {} [are there|do you see|can you see|are shown|are in the picture|are on the table|stand on the "
+        "table|does the picture show|are visible|do we have here]?",
+        "[|Please ][Count|count] [the|all|all the] {}[| on the table| in the picture| you see].",
+        "[What is|Tell me|Give me|Say] the [total |][number|count] of {}[| on the table].",
+        "[Tell me|I want to know|Please say|Can you say|Do you know] how many {} [there are|you see].",
+        "How many {} [altogether|in total|in all|here]?",
     ),
     "heldout": ("Can you count the {} for me?", "What number of {} is on the table?"),
 }
 _COLOUR = {
     "train": (
-        "What color is the {}?",
-        "What colour is the {}?",
-        "Which color does the {} have?",
-        "What is the color of the {}?",
-        "Tell me the color of the {}.",
-        "Name the color of the {}.",
+        "[What|Which] color [is|does] the {}[| have| on the table]?",
+        "[What is|Tell me|Name|Say|Give me|Do you know] the color of the {}.",
+        "[Tell me|Please say|Can you tell|Can you say] [what|which] color the {} [is|has].",
+        "The {} is [what|which] color?",
+        "Color of the {}?",
+        "[How is|With what color is] the {} [colored|painted]?",
     ),
-    "heldout": ("The {} has which color?", "In what color is the {}?"),
+    "heldout": ("The {} has which color?", "In what color is the {}?", "What is the {}'s color?"),
 }
 _SHAPE = {
     "train": (
-        "What shape is the {} object?",
-        "What is the {} object?",
-        "Which shape does the {} thing have?",
-        "What is the shape of the {} object?",
-        "What is the {} thing?",
+        "[What|Which] shape [is|does] the {} [object|thing|item][| have]?",
+        "What [is|kind of thing is|sort of object is] the {} [object|thing|item|one]?",
+        "[What is|Tell me|Name|Say|Give me] the shape of the {} [object|thing|item].",
+        "[Tell me|Please say|Can you tell|Can you say] [what|which] shape the {} [object|thing|one] [is|has].",
+        "Is the {} [object|thing|one] a ball, a cube or a pyramid?",
+        "The {} [thing|one] is what?",
     ),
-    "heldout": ("The {} object has which shape?", "Tell me what the {} thing is."),
+    "heldout": (
+        "The {} object has which shape?",
+        "Tell me what the {} thing is.",
+        "What shape would you call the {} object?",
+    ),
 }
 _PLACE = {
     "train": (
-        "Where is the {}?",
-        "Where is the {} in the picture?",
-        "On which side is the {}?",
-        "Where do you see the {}?",
-        "Where does the {} stand?",
-        "In which part of the picture is the {}?",
+        "[Where|In which place|At which place] [is|stands|do you see|can you see|is now] the {}"
+        "[|| in the picture| on the table]?",
+        "[On|To] which side is the {}?",
+        "[In|On] [which|what] part of the [picture|scene] is the {}?",
+        "Where does the {} [stand|sit|lie|rest]?",
+        "[Tell me|Please say|Can you tell|Can you say|Show me|I want to know] where the {} is.",
+        "[Tell me|What is|Name|Give me] the [place|position|location] of the {}.",
+        "[Find|Locate] the {}: left, middle or right?",
+        "Is the {} on the left, in the middle or on the right?",
     ),
-    "heldout": ("Where can I find the {}?", "Which part of the table is the {} on?"),
+    "heldout": ("Where can I find the {}?", "Which part of the table is the {} on?", "Where should I look for the {}?"),
 }
 _AT = {
     "train": (
-        "What is on the {}?",
-        "What do you see on the {}?",
-        "Which object is on the {}?",
-        "What is the {}most object?",
+        "What [is|stands|do you see|can you see|lies] on the {}[|| of the picture| of the table| side]?",
+        "[Which|What] [object|thing] is [on|at] the {}[|| side]?",
+        "[What|Which] is the {}most [object|thing]?",
+        "[Name|Tell me|Describe] the [object|thing] on the {}.",
     ),
-    "heldout": ("What can I find on the {}?",),
+    "heldout": ("What can I find on the {}?", "Who stands over on the {}?"),
 }
 _MOST = {
-    "train": ("What is the {}most object?",),
+    "train": (
+        "[What|Which] is the {}most [object|thing]?",
+        "[Name|Tell me] the {}most [object|thing].",
+        "What is [farthest|most] to the {}?",
+    ),
     "heldout": ("Which object is furthest to the {}?",),
 }
 _EXISTS = {
     "train": (
-        "Is there {}?",
-        "Do you see {}?",
-        "Is there {} on the table?",
-        "Is there {} in the picture?",
-        "Can you see {}?",
-        "Does the picture show {}?",
+        "[Is there|Do you see|Can you see|Do we see|Have you found] {}"
+        "[|| on the table| in the picture| here| anywhere]?",
+        "[Does|Would] the [picture|scene|table] [show|have|contain|hold] {}?",
+        "Is {} [there|shown|visible|present|to be seen|on the table|in the scene|part of the picture]?",
+        "[Tell me|Please say|Check|Can you tell|I want to know] [if|whether] there is {}.",
+        "[True or false|Yes or no|Right or wrong]: there is {}.",
+        "There is {}, [right|correct|is there not|true]?",
+        "Are you seeing {}?",
     ),
-    "heldout": ("Would you say there is {}?", "Is {} among the objects?"),
+    "heldout": ("Would you say there is {}?", "Is {} among the objects?", "Does one of the things look like {}?"),
 }
 _SIDE = {
     "train": (
-        "Is the {} left or right of the {}?",
-        "Is the {} to the left or to the right of the {}?",
-        "On which side of the {1} is the {0}?",
+        "Is the {} [left or right|on the left or on the right|to the left or to the right|right or left] of the {}?",
+        "On [which|what] side of the {1} [is|stands|do you see] the {0}?",
+        "[Is the {}|The {} is] left of the {} or right of it?",
+        "[Where is|Where do you see|Where stands] the {}[,| when] [seen|looking|compared] from the {}?",
+        "Looking from the {1}, where is the {0}?",
+        "From the {1}, is the {0} left or right?",
+        "[To|On] which side of the {1} would you look for the {0}?",
+        "[Tell me|Please say|Can you tell] [if|whether] the {} is left or right of the {}.",
+        "Does the {} [stand|lie|sit] [left or right|on the left or the right] of the {}?",
+        "Compared with the {1}, is the {0} further left or further right?",
     ),
-    "heldout": ("Seen from the {1}, is the {0} on the left or on the right?",),
+    "heldout": ("Seen from the {1}, is the {0} on the left or on the right?", "Which side of the {1} has the {0}?"),
 }
 _BIGGER = {
     "train": (
-        "Which is larger, the {} or the {}?",
-        "Which is bigger, the {} or the {}?",
-        "What is larger: the {} or the {}?",
+        "[Which|What|Which one|Which object] is [larger|bigger][,|:] the {} or the {}?",
+        "Is the {} [larger|bigger] [or|or is] the {}?",
+        "[Tell me|Name|Point out] the [larger|bigger] [one|object|thing]: the {} or the {}.",
+        "Between the {} and the {}, [which|which one] is [larger|bigger]?",
+        "Of the {} and the {}, which is the [larger|bigger] one?",
     ),
-    "heldout": ("Is the {} or the {} the bigger one?",),
+    "heldout": ("Is the {} or the {} the bigger one?", "The {} and the {}: which has the greater size?"),
 }
 _DESCRIBE = {
     "train": (
-        "What do you see?",
-        "Describe the picture.",
-        "What is in this picture?",
-        "What is on the table?",
-        "Describe what you see.",
-        "What does the picture show?",
+        "[What|What all] [do you see|can you see|is there|is shown]?",
+        "[|Please ][Describe|describe|explain] [the|this] [picture|scene][|| in detail| to me| in full].",
+        "What is [in|on] [this|the] [picture|scene|table]?",
+        "[Describe|Tell me|Say|List] what [you see|is there|is on the table].",
+        "What does the [picture|scene] show?",
+        "[List|Name] [all|all the] [objects|things][| you see].",
     ),
-    "heldout": ("Tell me about this picture.",),
+    "heldout": ("Tell me about this picture.", "Give me a full description."),
 }
 _HAPPENS = {
     "train": (
-        "What happens?",
-        "What happens in this video?",
-        "Describe the video.",
-        "What do you see?",
-        "Describe what happens.",
+        "What [happens|is happening|goes on|is going on|do you see][| in this video| in the video| here]?",
+        "[|Please ][Describe|describe] [the|this] video[|| in detail| to me].",
+        "[Describe|Tell me|Say|Explain] what [happens|goes on|you see].",
+        "What [do the objects|do the things|does each object] do?",
+        "How do [the objects|the things] move?",
     ),
-    "heldout": ("Tell me what happens in the clip.",),
+    "heldout": ("Tell me what happens in the clip.", "Give me a report of what takes place."),
 }
 
 
@@ -477,36 +611,40 @@ def question(scene: Scene, rng: random.Random, kind: str, split: str = "train") 
     """
     match kind:
         case "count":
-            return "chat", rng.choice(_COUNT[split]), _counted(len(scene.things), "object")
+            return "chat", say(rng.choice(_COUNT[split]), rng), _counted(len(scene.things), "object")
         case "count of":
             key, word = rng.choice((("shape", rng.choice(SHAPES)), ("colour", rng.choice(COLOURS))))
             if rng.random() < 0.6:
                 word = getattr(rng.choice(scene.things), key)
             number = sum(getattr(thing, key) == word for thing in scene.things)
             one = word if key == "shape" else f"{word} object"
-            return "chat", rng.choice(_COUNT_OF[split]).format(plural(one)), _counted(number, one)
+            return "chat", say(rng.choice(_COUNT_OF[split]), rng).format(plural(one)), _counted(number, one)
         case "colour":
             if choices := _unique(scene, "shape"):
                 thing = rng.choice(choices)
                 answer = sentence(f"the {thing.shape} is {thing.colour}")
-                return "chat", rng.choice(_COLOUR[split]).format(thing.shape), answer
+                return "chat", say(rng.choice(_COLOUR[split]), rng).format(thing.shape), answer
         case "shape":
             if choices := _unique(scene, "colour"):
                 thing = rng.choice(choices)
                 answer = f"The {thing.colour} object is a {thing.shape}."
-                return "chat", rng.choice(_SHAPE[split]).format(thing.colour), answer
+                return "chat", say(rng.choice(_SHAPE[split]), rng).format(thing.colour), answer
         case "place":
             if choices := _unique(scene, "name"):
                 thing = rng.choice(choices)
-                return "chat", rng.choice(_PLACE[split]).format(thing.name), f"The {thing.name} is {_where(thing)}."
+                return (
+                    "chat",
+                    say(rng.choice(_PLACE[split]), rng).format(thing.name),
+                    f"The {thing.name} is {_where(thing)}.",
+                )
         case "at":
             side = rng.choice(("left", "right"))
             thing = scene.things[0 if side == "left" else -1]
             if thing.place == side:
                 there = [other for other in scene.things if other.place == side]
-                asked = rng.choice(_AT[split])
+                asked = say(rng.choice(_AT[split]), rng)
                 if len(there) > 1:
-                    (asked,) = _MOST[split]
+                    asked = say(rng.choice(_MOST[split]), rng)
                 return "chat", asked.format(side), sentence(a(thing.full_name))
         case "exists":
             names = {thing.name for thing in scene.things}
@@ -523,14 +661,14 @@ def question(scene: Scene, rng: random.Random, kind: str, split: str = "train") 
                     ]
                 )
             if name in names:
-                return "chat", rng.choice(_EXISTS[split]).format(a(name)), f"Yes, there is {a(name)}."
-            return "chat", rng.choice(_EXISTS[split]).format(a(name)), f"No, there is no {name}."
+                return "chat", say(rng.choice(_EXISTS[split]), rng).format(a(name)), f"Yes, there is {a(name)}."
+            return "chat", say(rng.choice(_EXISTS[split]), rng).format(a(name)), f"No, there is no {name}."
         case "side":
             choices = _unique(scene, "name")
             if len(choices) > 1:
                 one, other = rng.sample(choices, 2)
                 side = "left" if one.x < other.x else "right"
-                asked = rng.choice(_SIDE[split]).format(one.name, other.name)
+                asked = say(rng.choice(_SIDE[split]), rng).format(one.name, other.name)
                 return "chat", asked, f"The {one.name} is {side} of the {other.name}."
         case "bigger":
             choices = _unique(scene, "name")
@@ -539,11 +677,11 @@ def question(scene: Scene, rng: random.Random, kind: str, split: str = "train") 
                 big, little = rng.choice(pairs)
                 pair = [big.name, little.name]
                 rng.shuffle(pair)
-                return "chat", rng.choice(_BIGGER[split]).format(*pair), f"The {big.name} is larger."
+                return "chat", say(rng.choice(_BIGGER[split]), rng).format(*pair), f"The {big.name} is larger."
         case "describe":
             if rng.random() < 0.5:
                 return "image-caption", "", describe(scene)
-            return "chat", rng.choice(_DESCRIBE[split]), describe(scene)
+            return "chat", say(rng.choice(_DESCRIBE[split]), rng), describe(scene)
         case "boxes" | "points":
             found, asked = _referred(scene, rng, split)
             task, answer = ("grounding", _boxes) if kind == "boxes" else ("pointing", _points)
@@ -567,7 +705,9 @@ KINDS = (
 )
 SHORT_KINDS = KINDS[:9]
 LONG_KINDS = KINDS[9:]
-VIDEO_KINDS = ("happens", "timeline", "segments", "when", "between", "plausible", "next")
+LOOKS = ("count", "count of", "colour", "shape", "exists")
+"""Questions about a picture that are also asked about a clip."""
+VIDEO_KINDS = ("looks", "happens", "timeline", "segments", "when", "between", "plausible", "next")
 
 
 _HELDOUT_ONE = ("that {0}", "the one {0}")
@@ -620,11 +760,13 @@ def video_question(scene: Scene, rng: random.Random, kind: str, split: str = "tr
     """One question about a clip; like `question`, for `VIDEO_KINDS`."""
     found = events(scene)
     match kind:
+        case "looks":
+            return question(scene, rng, rng.choice(LOOKS), split)
         case "happens":
             if scene.plausible:
                 if rng.random() < 0.5:
                     return "video-caption", "", describe_video(scene)
-                return "chat", rng.choice(_HAPPENS[split]), describe_video(scene)
+                return "chat", say(rng.choice(_HAPPENS[split]), rng), describe_video(scene)
         case "timeline":
             rows = [{"start": clock(s), "end": clock(e), "caption": c} for s, e, c in found[:6]]
             return "event-timeline", "", fenced(rows)
@@ -673,6 +815,8 @@ def asked(
         made = (video_question if kind in VIDEO_KINDS else question)(scene, rng, kind, split)
         if made is not None:
             task, text, answer = made
+            if task == "chat" and split == "train":
+                text = loosened(reworded(text, rng), rng)
             thinks = rng.random() < reasoning
             prompt = prompt_for(task, text, thinks)
             return prompt, f"<think>{thought(scene)}</think>\n{answer}" if thinks else answer
