@@ -57,6 +57,7 @@ def build(engine: Engine, settings: Settings) -> gr.Blocks:
         for tab in generators:
             tab.results.remembered.render()
             page.load(tab.results.reload, tab.results.remembered, tab.results.outputs, **_QUICK)
+        _remembering(page, reasoner, generators)
         api.add_endpoints(engine, settings)
     return page
 
@@ -95,6 +96,16 @@ def _connect(reasoner: ReasonerTab, generators: list[GeneratorTab], tabs: gr.Tab
         for send, button in tab.results.sends.items():
             target = by_name[send.tab]
             button.click(handing(send, target), tab.results.latest, [*target.outputs, tabs], **_QUICK)
+
+
+def _remembering(page: gr.Blocks, reasoner: ReasonerTab, generators: list[GeneratorTab]) -> None:
+    """Let the browser keep each tab's prompt, so that a reload doesn't lose it; the server isn't asked."""
+    for tab in (reasoner, *generators):
+        kept = gr.BrowserState("", storage_key=f"cosmos-demo-{tab.name}-prompt")
+        prompt = tab.form["prompt"]
+        same = {"fn": None, "js": "text => text", **_QUICK}
+        page.load(inputs=kept, outputs=prompt, **same)
+        prompt.change(inputs=prompt, outputs=kept, **same)
 
 
 def _restoring(reasoner: ReasonerTab, generators: list[GeneratorTab], tabs: gr.Tabs) -> None:

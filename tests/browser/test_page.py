@@ -13,9 +13,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+from cosmos_demo.settings import EXAMPLES
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -90,6 +93,54 @@ def test_reasoner_answers_an_example_and_forgets_when_cleared(page: Page):
     expect(page.locator("#reasoner-stage .stage.empty")).to_be_visible()
 
 
+def test_an_event_of_a_timeline_seeks_the_clip(page: Page):
+    _example(page, "reasoner", "When does what happen?")
+    event = page.locator("#reasoner-findings [data-seek]").last
+    expect(event).to_be_visible(timeout=PATIENCE)
+    page.wait_for_function("document.querySelector('#reasoner-player video').readyState >= 1")
+    event.click()
+    start = float(event.get_attribute("data-seek"))
+    assert start > 0
+    player = page.locator("#reasoner-player video")
+    assert player.evaluate("video => video.currentTime") == pytest.approx(start, abs=0.01)
+
+
+def test_clicks_number_things_in_a_picture_until_the_numbers_are_removed(page: Page):
+    page.get_by_label("Task").click()
+    page.get_by_role("option", name="Describe marked things").click()
+    page.locator("#reasoner-image input[type=file]").set_input_files(EXAMPLES / "three_objects.png")
+    picture = page.locator("#reasoner-image img")
+    expect(picture).to_be_visible()
+    picture.click()
+    expect(picture).to_have_attribute("src", re.compile("marked"))
+    page.locator("#reasoner-unmark").click()
+    expect(picture).to_have_attribute("src", re.compile("three_objects"))
+
+
+def test_prompts_survive_a_reload(page: Page):
+    prompt = page.locator("#reasoner-prompt textarea")
+    prompt.fill("What is <b>this</b>?")
+    _tab(page, "Picture")
+    page.locator("#picture-prompt textarea").fill("a red ball")
+    page.wait_for_function("localStorage.getItem('cosmos-demo-picture-prompt') !== null")
+    page.reload()
+    expect(prompt).to_have_value("What is <b>this</b>?")
+    _tab(page, "Picture")
+    expect(page.locator("#picture-prompt textarea")).to_have_value("a red ball")
+
+
+def test_records_of_an_answer_and_of_actions_fill_their_forms(page: Page):
+    _restore(page, "reasoner", {"task": "grounding", "prompt": "every cube", "seed": 7, "top_k": 5})
+    expect(page.locator("#reasoner-prompt textarea")).to_have_value("every cube")
+    expect(page.get_by_label("Task")).to_have_value("Find with boxes")
+    rows = [[0.25] * 9] * 4
+    _restore(page, "generator", {"mode": "forward-dynamics", "domain": "camera_pose", "actions": rows, "seed": 3})
+    actions = page.locator("#action-actions textarea")
+    expect(actions).to_be_visible()
+    assert json.loads(actions.input_value()) == rows
+    expect(page.locator("#action-mode input[value=forward-dynamics]")).to_be_checked()
+
+
 def test_a_picture_is_made_shown_kept_on_reload_and_handed_on(page: Page, tmp_path: Path):
     _tab(page, "Picture")
     _watch(page, "picture")
@@ -148,6 +199,22 @@ def test_transfer_follows_a_clip(page: Page):
     _tab(page, "Transfer")
     _example(page, "transfer", "Follow the edges")
     expect(page.locator("#transfer-screen video")).to_be_visible(timeout=PATIENCE)
+
+
+def test_transfer_follows_two_clips(page: Page):
+    _tab(page, "Transfer")
+    page.locator("#transfer-control input[type=file]").set_input_files(EXAMPLES / "bounce.mp4")
+    page.locator("#transfer-prompt textarea").fill("A small red ball falls and bounces.")
+    page.get_by_role("button", name="A second control").click()
+    page.locator("#transfer-second-control input[type=file]").set_input_files(EXAMPLES / "bounce.mp4")
+    expect(page.locator("#transfer-second-control video")).to_be_visible(timeout=PATIENCE)
+    page.locator("#transfer-run").click()
+    screen = page.locator("#transfer-screen video")
+    expect(screen).to_be_visible(timeout=PATIENCE)
+    with page.expect_download() as download:
+        page.locator("#transfer-get-data").click()
+    record = json.loads(download.value.path().read_text())["record"]
+    assert record["inputs"].keys() == {"controls.edge", "controls.depth"}
 
 
 def test_stop_ends_a_run_and_the_next_one_works(page: Page):
@@ -226,6 +293,13 @@ def _tab(page: Page, name: str) -> None:
 
 def _example(page: Page, tab: str, title: str) -> None:
     page.locator(f"#{tab}-examples").get_by_role("button", name=title).click()
+
+
+def _restore(page: Page, kind: str, settings: dict[str, Any]) -> None:
+    """Drop a file with a record of these settings."""
+    record = json.dumps({"app": "cosmos_demo", "version": 1, "kind": kind, "settings": settings})
+    file = {"name": "record.json", "mimeType": "application/json", "buffer": record.encode()}
+    page.locator("#restore input[type=file]").set_input_files(file)
 
 
 def _watch(page: Page, tab: str) -> None:
