@@ -193,6 +193,18 @@ def new_components(seed: int, tokenizer: Qwen2Tokenizer | None = None) -> Compon
     )
 
 
+def read_components(folder: Path) -> Components:
+    """Read all networks of a checkpoint that `write_checkpoint` wrote, as float32, and its tokenizer."""
+    float32 = {"torch_dtype": torch.float32}
+    return Components(
+        transformer=Cosmos3OmniTransformer.from_pretrained(folder / "transformer", **float32),
+        vision=Qwen3VLVisionModel.from_pretrained(folder / "vision_encoder", dtype=torch.float32),
+        vae=AutoencoderKLWan.from_pretrained(folder / "vae", **float32),
+        sound=Cosmos3AVAEAudioTokenizer.from_pretrained(folder / "sound_tokenizer", **float32),
+        tokenizer=Qwen2Tokenizer.from_pretrained(folder / "text_tokenizer"),
+    )
+
+
 def build(folder: str | Path, seed: int = 0) -> Path:
     """Write an untrained checkpoint.
 

@@ -9,8 +9,10 @@ stopped goes on where it was:
     vae     train the VAE on single frames, then on short clips                      -> vae.pt
     joint   encode the bank, then train transformer and vision encoder together      -> joint.pt, checkpoint/
 
-``all`` runs them all, the sound tokenizer beside the VAE. The log is ``log.jsonl``. One GPU is enough; on a CPU use
-``--tiny``, which only shows that every line runs.
+``all`` runs them all, the sound tokenizer beside the VAE. With ``--from CHECKPOINT`` its autoencoders are kept and the
+joint stage goes on from its weights. ``--config FILE`` is a JSON object with the fields of `Config` that differ. The
+log is ``log.jsonl``. One GPU is enough for all of it; a CPU does for a short ``joint --from`` with a small mixture,
+and for ``--tiny``, which only shows that every line runs.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from diffusers import Cosmos3OmniPipeline, UniPCMultistepScheduler
@@ -46,7 +49,7 @@ from cosmos_demo.pico.bank import (
     sound_of,
     start_writers,
 )
-from cosmos_demo.pico.blueprint import SCHEDULER, Components, new_components, write_checkpoint
+from cosmos_demo.pico.blueprint import SCHEDULER, Components, new_components, read_components, write_checkpoint
 from cosmos_demo.pico.joint import JointStep, Mixture
 from cosmos_demo.pico.optimise import replayable
 
@@ -88,6 +91,16 @@ TINY = Config(
 )
 
 Log = Callable[..., None]
+
+
+def configured(config: Config, fields: dict[str, Any]) -> Config:
+    """``config`` with some fields changed; those of ``amounts`` and ``mixture`` one by one, under their names.
+
+    Raises:
+        TypeError: when there is no such field.
+    """
+    nested = {name: replace(getattr(config, name), **fields[name]) for name in ("amounts", "mixture") if name in fields}
+    return replace(config, **{**fields, **nested})
 
 
 # --- stage: sound -----------------------------------------------------------------------------------------------------
@@ -218,11 +231,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=25.0, help="length of the whole run (default: 25)")
     parser.add_argument("--seed", type=int, default=Config.seed, help="seed of worlds and weights (default: 1)")
     parser.add_argument("--tiny", action="store_true", help="a few samples of everything, to try the code on a CPU")
+    parser.add_argument("--from", type=Path, dest="start", help="checkpoint whose weights to start from")
+    parser.add_argument("--config", type=Path, help="JSON file of changed fields of Config")
     chosen = parser.parse_args(arguments)
 
     began = time.time()
     deadline = began + 60 * chosen.minutes
-    config = replace(TINY if chosen.tiny else Config(), seed=chosen.seed)
+    changed = json.loads(chosen.config.read_text()) if chosen.config else {}
+    config = configured(replace(TINY if chosen.tiny else Config(), seed=chosen.seed), changed)
     state = chosen.state
     state.mkdir(parents=True, exist_ok=True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -234,7 +250,10 @@ def main(arguments: list[str] | None = None) -> None:
         with (state / "log.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
 
-    parts = new_components(config.seed)
+    parts = read_components(chosen.start) if chosen.start else new_components(config.seed)
+    if chosen.start:
+        torch.save(parts.sound.state_dict(), state / "sound.pt")
+        torch.save(parts.vae.state_dict(), state / "vae.pt")
     if chosen.stage == "sound":
         if not (state / "sound.pt").exists():
             sound_stage(parts, config, state, device, log)
