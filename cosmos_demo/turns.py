@@ -1,4 +1,4 @@
-"""Who may use the model now: one run at a time, first come first served, cancelled by closing its run.
+"""Who may use the model now: so many runs at a time, first come first served, cancelled by closing a run.
 
 A web framework frees its own queue slot the moment a person presses stop, while the Python thread runs on. So the
 model has a turn of its own, which ends only when the work has truly ended.
@@ -28,17 +28,23 @@ class Cancelled(Exception):
 class Turns:
     """A fair queue in front of one model."""
 
-    def __init__(self, limit: int) -> None:
-        """Make an empty queue; ``limit`` is how many runs may wait beside the one that works."""
+    def __init__(self, limit: int, slots: int = 1) -> None:
+        """Make an empty queue: ``limit`` runs may wait while ``slots`` work."""
         self._limit = limit
+        self._slots = slots
         self._line: deque[Run] = deque()
         self._moved = threading.Condition()
         self._closed = False
 
     @property
     def waiting(self) -> int:
-        """Runs in line behind the one that works."""
-        return max(0, len(self._line) - 1)
+        """Runs in line behind those that work."""
+        return max(0, len(self._line) - self._slots)
+
+    @property
+    def working(self) -> bool:
+        """Whether a run works."""
+        return bool(self._line)
 
     def run(self, work: Work) -> Run:
         """Queue ``work``; it gets a thread of its own and starts when its turn comes.
@@ -50,7 +56,7 @@ class Turns:
         with self._moved:
             if self._closed:
                 raise EngineError("The engine is shutting down.")
-            if len(self._line) > self._limit:
+            if self.waiting >= self._limit and len(self._line) >= self._slots:
                 raise RequestError("queue", f"{self._limit} runs are waiting already; try again in a moment.")
             run = Run(self, work)
             self._line.append(run)
@@ -86,9 +92,9 @@ class Turns:
 
     def _wait_in_line(self, run: Run) -> None:
         with self._moved:
-            while position := self._line.index(run):
-                run.emit(Queued(position - 1))
-                self._moved.wait_for(lambda seen=position: self._line.index(run) != seen or run.stopped)
+            while (position := self._line.index(run) - self._slots) >= 0:
+                run.emit(Queued(position))
+                self._moved.wait_for(lambda seen=position: self._line.index(run) - self._slots != seen or run.stopped)
             run.check()
 
 

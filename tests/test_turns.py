@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from cosmos_demo.errors import EngineError, RequestError
-from cosmos_demo.events import Answered, Phase, Queued
+from cosmos_demo.events import Answered, Event, Phase, Queued
 from cosmos_demo.turns import Cancelled, Emit, Turns
 
 PATIENCE = 10.0
@@ -144,3 +144,27 @@ def test_emit_raises_once_nobody_watches():
     run.close()
     assert list(turns.run(_answer("next")))[-1] == Answered("next")
     assert len(seen) == 1
+
+
+def test_as_many_runs_work_at_once_as_there_are_slots():
+    turns, gate = Turns(1, slots=2), threading.Event()
+    both = threading.Barrier(3, timeout=5)
+
+    def work(emit: Emit) -> Event:
+        both.wait()
+        gate.wait(5)
+        return Answered("done")
+
+    first, second = turns.run(work), turns.run(work)
+    both.wait()
+    waiting = turns.run(_answer("third"))
+    assert next(waiting) == Queued(0)
+    assert turns.waiting == 1
+    with pytest.raises(RequestError, match="1 runs are waiting"):
+        turns.run(work)
+    gate.set()
+    assert [list(run)[-1] for run in (first, second, waiting)] == [
+        Answered("done"),
+        Answered("done"),
+        Answered("third"),
+    ]

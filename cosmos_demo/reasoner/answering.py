@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -13,15 +13,13 @@ from transformers.generation.streamers import BaseStreamer
 from cosmos_demo.errors import RequestError
 from cosmos_demo.events import Answered, Phase, Token
 from cosmos_demo.omni import OmniModel
-from cosmos_demo.reasoner import parse
+from cosmos_demo.reasoner.answers import Parts, typed
 from cosmos_demo.reasoner.messages import Conversation, conversation, metadata
 from cosmos_demo.reasoner.tasks import DIRECT, THINKING
 from cosmos_demo.records import new_record
 from cosmos_demo.requests import AnswerRequest
 from cosmos_demo.turns import Emit
 
-_TAGS = {"<think>": True, "</think>": False, "<answer>": False, "</answer>": False}
-"""Tags that are not shown, and whether what follows is thinking."""
 _LONGEST_CHARACTER = 8
 """Tokens after which bytes that form no character are shown as they are."""
 
@@ -65,13 +63,6 @@ def answer(model: OmniModel, request: AnswerRequest, emit: Emit) -> Answered:
             **sampling,
         )
     ended = time.perf_counter()
-    thinking, text, closed = parse.split_thinking(stream.text)
-    read = parse.read(request.task, text)
-    note = read.note
-    if not stream.ended:
-        note = f"The answer was cut off after {stream.count} tokens; allow more."
-    elif not closed:
-        note = "The Reasoner ended in the middle of its thinking; ask again or with another seed."
     record = new_record(
         "reasoner",
         request,
@@ -91,18 +82,7 @@ def answer(model: OmniModel, request: AnswerRequest, emit: Emit) -> Answered:
             "repetition_penalty": preset.repetition_penalty,
         },
     )
-    return Answered(
-        text,
-        thinking,
-        read.boxes,
-        read.points,
-        read.spans,
-        read.trajectory,
-        read.label,
-        read.subjects,
-        note,
-        record,
-    )
+    return typed(request.task, stream.text, record, tokens=stream.count, ended=stream.ended)
 
 
 def model_inputs(model: OmniModel, asked: Conversation) -> dict[str, torch.Tensor]:
@@ -204,38 +184,3 @@ class _Stream(BaseStreamer):
             said = True
         if not said:
             self._emit(Token("", self._parts.thinking))
-
-
-class Parts:
-    """Splits streamed text at the thinking and answer tags, also when a tag comes in pieces."""
-
-    def __init__(self) -> None:
-        self.thinking = False
-        self._held = ""
-
-    def push(self, piece: str) -> Iterator[tuple[str, bool]]:
-        """Take more text; yields what is sure to be text, and whether it is thinking."""
-        self._held += piece
-        while self._held:
-            place = self._held.find("<")
-            if place < 0:
-                place = len(self._held)
-            if place:
-                yield self._held[:place], self.thinking
-                self._held = self._held[place:]
-                continue
-            tag = next((tag for tag in _TAGS if self._held.startswith(tag)), None)
-            if tag:
-                self.thinking = _TAGS[tag]
-                self._held = self._held[len(tag) :]
-            elif any(tag.startswith(self._held) for tag in _TAGS):
-                return
-            else:
-                yield "<", self.thinking
-                self._held = self._held[1:]
-
-    def rest(self) -> Iterator[tuple[str, bool]]:
-        """What was held back, at the end."""
-        if self._held:
-            yield self._held, self.thinking
-            self._held = ""

@@ -20,7 +20,8 @@ from cosmos_demo.events import Answered, Box, Event, Phase, Token
 from cosmos_demo.media import Clip
 from cosmos_demo.omni import OmniModel
 from cosmos_demo.reasoner import answering
-from cosmos_demo.reasoner.answering import Parts, PresencePenalty, answer, model_inputs
+from cosmos_demo.reasoner.answering import PresencePenalty, answer, model_inputs
+from cosmos_demo.reasoner.answers import Parts
 from cosmos_demo.reasoner.messages import conversation, metadata
 from cosmos_demo.reasoner.tasks import prompt_for
 from cosmos_demo.reasoner.validate import resolve
