@@ -6,7 +6,7 @@ import os
 import sys
 
 from cosmos_demo import open_engine
-from cosmos_demo.errors import CheckpointError
+from cosmos_demo.errors import CheckpointError, SettingsError
 from cosmos_demo.settings import Settings, parse
 from cosmos_demo.ui import page
 
@@ -14,7 +14,7 @@ from cosmos_demo.ui import page
 def main(settings: Settings) -> None:
     try:
         engine = open_engine(settings)
-    except CheckpointError as error:
+    except (CheckpointError, SettingsError) as error:
         sys.exit(str(error))
     try:
         page.serve(page.build(engine, settings), settings)

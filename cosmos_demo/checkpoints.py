@@ -383,11 +383,40 @@ def _family(folder: Path, root: Mapping[str, Any], transformer: Mapping[str, Any
 
 
 def _name(origin: str, family: str, transformer: Mapping[str, Any]) -> str:
-    """The last part of the path that is a known name (``--`` parts names in the Hub's cache), or its last part."""
     if family == OMNI and transformer.get("vocab_size") == PICO_VOCABULARY:
         return "Cosmos3-Pico"
+    return short_name(origin)
+
+
+def short_name(origin: str) -> str:
+    """The last part of a path or id that is a known name (``--`` parts names in the Hub's cache), or its last part."""
     parts = [part for piece in Path(origin).parts for part in piece.split("--")]
-    return next((part for part in reversed(parts) if part in KNOWN), parts[-1])
+    return next((part for part in reversed(parts) if part in KNOWN), parts[-1] if parts else "")
+
+
+def served(model: str) -> Capabilities:
+    """What a checkpoint that a server holds can do, as far as its name tells; its configs are out of reach.
+
+    Args:
+        model: Id that the server gives; empty while no server has answered.
+    """
+    name = short_name(model) or "unknown"
+    known = KNOWN.get(name, Known())
+    edge, distilled = "-Edge" in name, name.endswith("-4Step")
+    reasons = _unavailable(
+        name, known, EDGE if edge else OMNI, {"action_gen": True}, None if edge else {}, True, False, distilled
+    )
+    return Capabilities(
+        checkpoint=name,
+        family=EDGE if edge else OMNI,
+        unavailable=reasons,
+        resolutions=known.resolutions or ((256, 480) if edge else (256, 480, 720)),
+        defaults=known.defaults,
+        fixed={"steps": 4, "guidance_scale": 1.0, "negative_prompt": ""} if distilled else {},
+        sample_rate=None if "sound" in reasons else 48_000,
+        action_dim=None if distilled else 64,
+        home=known.home,
+    )
 
 
 def _folder_config(folder: Path) -> dict[str, Any] | None:

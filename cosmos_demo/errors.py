@@ -21,6 +21,10 @@ class RequestError(DemoError):
         self.message = message
 
 
+class SettingsError(DemoError):
+    """An option of the app that can't be used; the message says what would work."""
+
+
 class CheckpointError(DemoError):
     """A checkpoint that is missing, gated, damaged or of an unknown kind; the message says what to do."""
 

@@ -28,9 +28,13 @@ class Loading:
 
 @dataclass(frozen=True)
 class Phase:
-    """The run entered a phase without steps: ``encoding``, ``thinking``, ``decoding``, ``writing``."""
+    """The run is in a phase without steps: ``encoding``, ``thinking``, ``generating``, ``decoding``, ``writing``.
+
+    ``elapsed`` are the seconds so far where nothing else tells of progress.
+    """
 
     name: str
+    elapsed: float | None = None
 
 
 @dataclass(frozen=True)

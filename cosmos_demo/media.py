@@ -240,6 +240,35 @@ def write_video(
     return Path(path)
 
 
+def write_exact_video(path: str | Path, frames: np.ndarray, fps: float | Fraction) -> Path:
+    """Write an MP4 whose frames, uint8 ``[T, H, W, 3]``, decode to the very same numbers; few players show it."""
+    rate = Fraction(fps).limit_denominator(1001)
+    with _replacing(path) as part, av.open(f"file:{part}", "w", format="mp4") as container:
+        picture = container.add_stream("libx264rgb", rate=rate, options={"qp": "0", "preset": "ultrafast"})
+        picture.height, picture.width, picture.pix_fmt = *frames.shape[1:3], "rgb24"
+        for index, frame in enumerate(frames):
+            image = av.VideoFrame.from_ndarray(frame, format="rgb24")
+            image.pts, image.time_base = index, 1 / rate
+            container.mux(picture.encode(image))
+        container.mux(picture.encode(None))
+    return Path(path)
+
+
+def read_sound(path: str | Path, field: str = "video") -> tuple[np.ndarray, int] | tuple[None, None]:
+    """Read the sound of a video: float32 ``[channels, samples]`` and Hz, or twice ``None`` without any.
+
+    Raises like `read_clip`.
+    """
+    with _opened(path, field) as (container, _):
+        if not container.streams.audio:
+            return None, None
+        heard = container.streams.audio[0]
+        resampler = av.AudioResampler(format="fltp", layout=heard.layout, rate=heard.rate)
+        decoded = (part for frame in container.decode(heard) for part in resampler.resample(frame))
+        pieces = [part.to_ndarray() for part in decoded]
+        return np.concatenate(pieces, axis=1), int(heard.rate)
+
+
 def write_sound(path: str | Path, sound: np.ndarray, rate: int, record: Mapping[str, Any] | None = None) -> Path:
     """Write float ``[1 or 2, samples]`` in -1 to 1 as a 16-bit WAV, with its record as the comment."""
     samples = np.round(np.clip(sound, -1, 1) * 32767).astype(np.int16)

@@ -15,7 +15,7 @@ ENVIRONMENT_PREFIX = "COSMOS_DEMO_"
 
 
 def _option(default: object, text: str, **extra: object) -> object:
-    return field(default=default, metadata={"help": text, **extra})
+    return field(default=default, repr="secret" not in extra, metadata={"help": text, **extra})
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,10 @@ class Settings:
     offload: str = _option(
         "auto", "keep weights in host memory between uses: auto, never or always", choices=("auto", "never", "always")
     )
+    reasoner_url: str = _option("", "vLLM server that answers instead, such as http://host:8000/v1; several by commas")
+    generator_url: str = _option("", "vLLM-Omni server that generates instead; several by commas")
+    reasoner_key: str = _option("", "API key of the Reasoner's servers", secret=True)
+    generator_key: str = _option("", "API key of the Generator's servers", secret=True)
     outputs: str = _option("outputs", "folder for results")
     queue_size: int = _option(20, "runs that may wait; more are refused")
     max_upload_mb: int = _option(200, "largest uploaded file in MB")
@@ -55,6 +59,10 @@ def parse(arguments: Sequence[str] | None = None, environment: Mapping[str, str]
     )
     for option in fields(Settings):
         flag = "--" + option.name.replace("_", "-")
+        if option.metadata.get("secret"):
+            # On the command line every user of the machine could read it.
+            parser.set_defaults(**{option.name: environment.get(ENVIRONMENT_PREFIX + option.name.upper(), "")})
+            continue
         given = environment.get(ENVIRONMENT_PREFIX + option.name.upper())
         text = f"{option.metadata['help']} (default: {option.default})"
         if isinstance(option.default, bool):

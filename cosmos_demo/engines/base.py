@@ -72,10 +72,10 @@ class Status:
 
     Attributes:
         checkpoint, device, dtype: For example ``Cosmos3-Pico``, ``cuda:0``, ``bfloat16``.
-        state: ``not loaded``, ``loading``, ``ready`` or ``failed``.
-        detail: While loading what is read now, after a failure its message.
+        state: ``not loaded``, ``loading``, ``ready``, ``failed``, or of servers ``unreachable``.
+        detail: While loading what is read now, after a failure its message, of servers what is wrong.
         loaded: Fraction of the checkpoint read, 0 to 1.
-        head: ``reasoner``, ``generator`` or ``None`` when idle.
+        head: ``reasoner``, ``generator``, ``reasoner and generator`` or ``None`` when idle.
         waiting: Runs in the queue.
         memory: Bytes by name: ``weights``, ``allocated``, ``total`` where known.
         guardrails: What screens prompts and results, in words.

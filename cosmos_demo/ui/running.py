@@ -23,6 +23,7 @@ SHORTEST = 0.06
 _PHASES = {
     "encoding": "Reading the prompt",
     "thinking": "Thinking",
+    "generating": "Generating on the server",
     "decoding": "Decoding",
     "writing": "Writing the file",
 }
@@ -155,9 +156,9 @@ def advance(moment: Moment, event: Event) -> Moment:
             return replace(moment, words=f"Waiting for the model, {ahead}", fraction=None)
         case Loading(fraction, what):
             return replace(moment, words=f"Loading the checkpoint: {what}", fraction=fraction)
-        case Phase(name):
+        case Phase(name, elapsed):
             words = _PHASES.get(name, name.capitalize())
-            return replace(moment, words=words, fraction=None, elapsed=None, remaining=None)
+            return replace(moment, words=words, fraction=None, elapsed=elapsed, remaining=None)
         case Step(index, total, elapsed, remaining):
             words = f"Step {index} of {total}"
             return replace(moment, words=words, fraction=index / total, elapsed=elapsed, remaining=remaining)

@@ -51,7 +51,8 @@ def _meter(moment: Moment) -> str:
         bar = f'<div class="bar" role="progressbar" aria-valuenow="{percent}"><i style="width:{percent}"></i></div>'
     clock = ""
     if moment.elapsed is not None:
-        clock = f'<span class="clock">{moment.elapsed:.1f} s, {moment.remaining:.1f} s left</span>'
+        left = "" if moment.remaining is None else f", {moment.remaining:.1f} s left"
+        clock = f'<span class="clock">{moment.elapsed:.1f} s{left}</span>'
     return f'<div class="meter"><p><span class="words">{escape(moment.words)}</span>{clock}</p>{bar}</div>'
 
 

@@ -11,13 +11,19 @@ from cosmos_demo.engines.base import Engine, Status
 EVERY = 1.5
 """Seconds between two looks at the engine."""
 
-_HEADS = {"reasoner": "Reasoner working", "generator": "Generator working"}
+_HEADS = {
+    "reasoner": "Reasoner working",
+    "generator": "Generator working",
+    "reasoner and generator": "both heads working",
+}
 
 
 def line(status: Status) -> str:
     """The engine's state as HTML, all text escaped."""
     if status.state == "ready":
         lamp, now = ("busy", _HEADS[status.head]) if status.head else ("ready", "idle")
+    elif status.state == "unreachable":
+        lamp, now = "failed", "out of reach"
     elif status.state == "failed":
         lamp, now = "failed", "not loaded"
     else:
