@@ -225,14 +225,15 @@ def _settings(request: GenerateRequest) -> dict[str, Any]:
         }
     if request.mode == "transfer":
         fields["control_type"] = next(iter(request.controls))
-        extra["control_guidance"] = request.control_guidance
+        extra |= {"control_guidance": request.control_guidance, "resolution": request.resolution}
     return fields | {"extra_params": extra}
 
 
 def _files(request: GenerateRequest) -> dict[str, tuple[str, bytes, str]]:
     """The media of a request, without loss."""
     if request.mode == "transfer":
-        clip = next(iter(request.controls.values()))
+        # The server takes the size from the control, so that one has the size that is asked for.
+        clip = _resized(next(iter(request.controls.values())), *modes.size(request.resolution, request.aspect_ratio))
         return {"control_reference": ("control.mp4", _packed(clip, request), "video/mp4")}
     if request.video is not None:
         return {"input_reference": ("clip.mp4", _packed(request.video, request), "video/mp4")}
@@ -241,6 +242,13 @@ def _files(request: GenerateRequest) -> dict[str, tuple[str, bytes, str]]:
         request.image.save(held, format="PNG")
         return {"input_reference": ("frame.png", held.getvalue(), "image/png")}
     return {}
+
+
+def _resized(clip: media.Clip, width: int, height: int) -> media.Clip:
+    if clip.frames.shape[1:3] == (height, width):
+        return clip
+    frames = [np.asarray(Image.fromarray(frame).resize((width, height))) for frame in clip.frames]
+    return media.Clip(np.stack(frames), clip.fps, clip.times)
 
 
 def _packed(clip: media.Clip, request: GenerateRequest) -> bytes:
