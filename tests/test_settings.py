@@ -41,5 +41,18 @@ def test_bad_options_are_told(
 
 def test_the_readme_lists_every_option():
     readme = (ROOT / "README.md").read_text()
-    missing = [option.name for option in fields(Settings) if f"`--{option.name.replace('_', '-')}`" not in readme]
+    missing = [
+        option.name
+        for option in fields(Settings)
+        if f"`--{option.name.replace('_', '-')}`" not in readme and f"`COSMOS_DEMO_{option.name.upper()}`" not in readme
+    ]
     assert missing == []
+
+
+def test_keys_come_from_the_environment_only_and_are_never_shown(capsys: pytest.CaptureFixture[str]):
+    settings = parse([], {"COSMOS_DEMO_REASONER_KEY": "r-secret", "COSMOS_DEMO_GENERATOR_KEY": "g-secret"})
+    assert (settings.reasoner_key, settings.generator_key) == ("r-secret", "g-secret")
+    assert "secret" not in repr(settings)
+    with pytest.raises(SystemExit):
+        parse(["--reasoner-key", "x"], {})
+    assert "unrecognized" in capsys.readouterr().err
